@@ -400,7 +400,7 @@ def measure_calls(name: str) -> Iterator[dict[str, Any]]:
 def measure_loading() -> dict[str, int]:
     """Return the bytes that loading each group of compiled loops takes, each in its own process."""
     script = (
-        "import json, re, importlib, gramless, gramless.estimators.lssvm, gramless.estimators.svc\n"
+        "import json, re, importlib, gramless, gramless.estimators.lssvm, gramless.estimators.svm\n"
         "def now(): return int(re.search(r'VmRSS:\\s+(\\d+)', open('/proc/self/status').read())[1]) * 1024\n"
         "found, before = {}, now()\n"
         f"for name in {list(COMPILED_LOOPS)!r}:\n"

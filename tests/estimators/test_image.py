@@ -60,15 +60,16 @@ def test_leave_one_out_errors_are_those_of_refits():
     images, y = arrows(40)
     F = PatchDictionary(8, n_patches=2000, random_state=0).fit_transform(images).astype(np.float64)
     kernel = Polynomial(degree=2, gamma=0.5, coef0=0.5)
-    for C, found in zip((0.1, 10.0), leave_one_out_errors(kernel, F, y, (0.1, 10.0)), strict=True):
+    found_squares, found_rates = leave_one_out_errors(kernel, F, y, (0.1, 10.0))
+    for C, found_square, found_rate in zip((0.1, 10.0), found_squares, found_rates, strict=True):
         wrong, squares = 0, 0.0
         for i in range(40):
             rest = np.arange(40) != i
             model = LSSVC(kernel=kernel, C=C).fit(F[rest], y[rest])
             wrong += model.predict(F[[i]])[0] != y[i]
             squares += np.mean((model.decision_function(F[[i]])[0] - (np.arange(4) == y[i])) ** 2)
-        assert found.error_rate == pytest.approx(wrong / 40)
-        assert found.mean_square == pytest.approx(squares / 40, rel=1e-3)
+        assert found_rate == pytest.approx(wrong / 40)
+        assert found_square == pytest.approx(squares / 40, rel=1e-3)
 
 
 def test_mirror_images_are_known_from_handed_ones(digits):

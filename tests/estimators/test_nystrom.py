@@ -258,7 +258,7 @@ def test_class_weights_hold_for_rows_that_come_after_a_fit(digits):
 )
 def test_a_bad_row_in_the_middle_of_partial_fit_leaves_the_model_as_it_was(digits, machine, monkeypatch):
     small = functools.partial(loop.continue_pass, tuning=dataclasses.replace(TUNING, largest_batch=64))
-    monkeypatch.setattr("gramless.models.one_pass.continue_pass", small)
+    monkeypatch.setattr("gramless.estimators.one_pass.continue_pass", small)
     X, y = digits
     bad = X[200:600].copy()
     bad[300, 5] = np.nan

@@ -1,4 +1,4 @@
-"""Constraints of constructor parameters that several estimators share, in the format of `_parameter_constraints`.
+"""Constructor parameters that several estimators share: their order and their constraints.
 
 Parameters marked "no_validation" are validated where they are parsed: `as_kernel`, `read_callbacks`, `parse_budget`,
 `check_device` and `working_dtype` raise errors that list the accepted values.
@@ -6,22 +6,45 @@ Parameters marked "no_validation" are validated where they are parsed: `as_kerne
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from gramless._core.doc_links import link_documentation
+
+_Class = TypeVar("_Class", bound=type)
+
 POSITIVE = Interval(Real, 0, None, closed="neither")
+NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 POSITIVE_INTEGER = Interval(Integral, 1, None, closed="left")
 FRACTION = Interval(Real, 0, 1, closed="right")
 
-KERNEL: dict[str, Any] = {
+CONSTRAINTS: dict[str, Any] = {
     "kernel": "no_validation",
-    "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"scale", "auto", "weighted_scale"})],
-    "degree": [Interval(Real, 0, None, closed="left")],
+    "C": [POSITIVE],
+    "gamma": [NON_NEGATIVE, StrOptions({"scale", "auto", "weighted_scale"})],
+    "degree": [NON_NEGATIVE],
     "coef0": [Real],
-}
-COMPUTE: dict[str, Any] = {
+    "nu": [FRACTION, None],
+    "n_landmarks": [POSITIVE_INTEGER, FRACTION],
+    "landmarks": "no_validation",
+    "n_components": [POSITIVE_INTEGER],
+    "Cs": ["array-like"],
+    "tol": [POSITIVE],
+    "max_iter": [POSITIVE_INTEGER],
+    "forgetting_factor": [FRACTION],
+    "epochs": [POSITIVE_INTEGER],
+    "batch_size": [POSITIVE_INTEGER, None],
+    "multi_class": [StrOptions({"ovo", "ovr"})],
+    "decision_function_shape": [StrOptions({"ovo", "ovr"})],
+    "class_weight": [dict, StrOptions({"balanced"}), None],
+    "positive_weight": [POSITIVE],
+    "patch_size": [POSITIVE_INTEGER, "array-like", None],
+    "shape": "no_validation",
+    "normalise": ["boolean"],
     "dtype": "no_validation",
     "device": "no_validation",
     "memory_budget": "no_validation",
@@ -29,4 +52,32 @@ COMPUTE: dict[str, Any] = {
     "verbose": ["verbose"],
     "random_state": ["random_state"],
 }
-CLASS_WEIGHT: dict[str, Any] = {"class_weight": [dict, StrOptions({"balanced"}), None]}
+"""Constraints of the parameters of several estimators; an estimator declares only those that differ."""
+
+_FIRST = ("kernel", "C", "gamma", "degree", "coef0", "nu")
+_LAST = ("shrinking", "cache_size", "dtype", "device", "memory_budget", "callback", "verbose", "random_state")
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+def estimator(cls: _Class) -> _Class:
+    """Decorate an estimator class whose annotated attributes are its constructor parameters.
+
+    The class becomes a dataclass. Its signature begins with the kernel and ends with the settings of the computation, which
+    it may inherit from a base class. Parameters without a constraint of the class have that of `CONSTRAINTS`.
+    """
+    made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    signature = inspect.signature(made.__init__)
+    ordered = sorted(signature.parameters.values(), key=_position)
+    made.__init__.__signature__ = signature.replace(parameters=ordered)
+    declared = {**CONSTRAINTS, **getattr(cls, "_parameter_constraints", {})}
+    made._parameter_constraints = {name: declared[name] for name in signature.parameters if name in declared}
+    return link_documentation(made)
+
+
+def _position(parameter: inspect.Parameter) -> int:
+    """Return a number by which the parameters of a constructor are sorted; equal numbers keep the order of the class."""
+    if parameter.kind is not parameter.KEYWORD_ONLY:
+        return -1
+    if parameter.name in _LAST:
+        return len(_FIRST) + 1 + _LAST.index(parameter.name)
+    return _FIRST.index(parameter.name) if parameter.name in _FIRST else len(_FIRST)

@@ -35,11 +35,15 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def atomic_fit(fit: Fit) -> Fit:
-    """Decorate `fit` so that after an exception all attributes are as before, and a non-finite model raises."""
+    """Decorate `fit`, so that it validates the parameters, and raises without effect after an error or for a bad model.
+
+    After an exception all attributes are as before. A model with coefficients that are not finite raises ValueError.
+    """
 
     @functools.wraps(fit)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
+        self._validate_params()
         try:
             fitted = fit(self, *args, **kwargs)
             if fit.__name__ == "fit":  # after `partial_fit` there may be no solution yet
@@ -115,6 +119,12 @@ def check_X(estimator: Any, X: Any, *, dtype: np.dtype, accept_sparse: bool = Tr
             f"X has text where {type(estimator).__name__} needs numbers ({reason}); encode it first, for instance with "
             "sklearn.preprocessing.OneHotEncoder, or let `gramless train` do it"
         ) from reason
+
+
+def check_host_X(estimator: Any, X: Any, **options: Any) -> Any:
+    """Return the rows of `check_X` as a NumPy array or CSR matrix."""
+    checked = check_X(estimator, X, **options)
+    return checked if xa.is_sparse(checked) else xa.to_numpy(checked)
 
 
 def _is_plain(estimator: Any, X: Any, dtype: np.dtype, reset: bool) -> bool:

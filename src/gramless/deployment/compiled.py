@@ -24,6 +24,7 @@ from gramless._core.threads import slices
 from gramless.deployment.kernel_expansion import KernelExpansion, expansion_of
 from gramless.deployment.tuning import TUNING
 from gramless.estimators.novelty import NystromNovelty
+from gramless.inference.probabilities import probabilities_by_method
 from gramless.kernels import RBF, Kernel, ScaledColumns
 from gramless.kernels.stationary import can_use_register_tiles
 from gramless.linalg.operators.blocks import PackedGaussian
@@ -134,7 +135,7 @@ class CompiledModel:
         ndarray of shape (n, n_classes)
             Probabilities in the order of `classes_`.
         """
-        return self._model._probabilities(self._scores(X))
+        return probabilities_by_method(self._model, self._scores(X))
 
     def predict_one(self, x: Any) -> Any:
         """Return the label or the value of one row.

@@ -15,8 +15,8 @@ from gramless.distributed.lssvm import check_least_squares, fit_least_squares
 from gramless.distributed.one_pass import check_one_pass, fit_one_pass
 from gramless.distributed.risvo import check_risvo, fit_risvo
 from gramless.estimators.lssvm import LSSVC, LSSVR
+from gramless.estimators.one_pass import OnePassEstimator
 from gramless.estimators.risvo import RiSVOClassifier
-from gramless.models.one_pass import OnePassEstimator
 
 
 def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Any:

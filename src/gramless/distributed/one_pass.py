@@ -22,7 +22,7 @@ from gramless.approximation.features import FeatureMap
 from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, draw
 from gramless.distributed.operator import retry_if_lost
-from gramless.models.one_pass import OnePassEstimator
+from gramless.estimators.one_pass import OnePassEstimator
 from gramless.streaming.learners import (
     BatchPlan,
     CollectingPass,

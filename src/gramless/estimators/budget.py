@@ -23,32 +23,26 @@ few batches.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
-from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import FRACTION, POSITIVE, POSITIVE_INTEGER, estimator
 from gramless.approximation.features import LandmarkMap
+from gramless.estimators.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.inference.probabilities import probability_constraint
 from gramless.kernels import kernel_from_parameters
-from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.streaming.learners import GradientDescent, PassSettings
 from gramless.streaming.learners.gradient import LOSSES, OPTIMIZERS
 
 _CONSTRAINTS: dict[str, Any] = {
-    **KERNEL,
-    **COMPUTE,
-    "C": [POSITIVE],
     "budget": [POSITIVE_INTEGER, FRACTION],
-    "landmarks": "no_validation",
     "loss": [StrOptions(set(LOSSES))],
     "optimizer": [StrOptions(set(OPTIMIZERS))],
     "learning_rate": [POSITIVE, None],
     "batch_size": [POSITIVE_INTEGER],
-    "epochs": [POSITIVE_INTEGER],
+    "probability": probability_constraint("softmax"),
 }
 
 
@@ -67,8 +61,7 @@ def budget_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
     return PassSettings(feature_map, learner, pass_options(parameters, name, None))
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier learned online on a budget of points.
 
@@ -171,9 +164,6 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
     True
     """
 
-    kernel: Any = "rbf"
-    C: float = 1.0
-    gamma: float | str = "scale"
     degree: int = 3
     coef0: float = 0.0
     budget: float = 500
@@ -185,28 +175,16 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
     epochs: int = 30
     class_weight: Any = None
     probability: str | bool = "softmax"
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **_CONSTRAINTS,
-        **CLASS_WEIGHT,
-        "probability": probability_constraint("softmax"),
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
     _settings = budget_settings
     _has_sums = False
 
     dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the points.")
-    points_ = model_attribute("features.points", "Points of the budget.")
 
 
-@link_documentation
 @inherit_parameter_docs(BudgetLSSVC)
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class BudgetLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor learned online on a budget of points.
 
@@ -254,9 +232,6 @@ class BudgetLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     True
     """
 
-    kernel: Any = "rbf"
-    C: float = 1.0
-    gamma: float | str = "scale"
     degree: int = 3
     coef0: float = 0.0
     budget: float = 500
@@ -266,16 +241,9 @@ class BudgetLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     learning_rate: float | None = None
     batch_size: int = 64
     epochs: int = 30
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
     _settings = budget_settings
     _has_sums = False
 
     dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the points.")
-    points_ = model_attribute("features.points", "Points of the budget.")

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import estimator
 from gramless._core.dask_dispatch import dispatch_prediction, is_dask_collection
 from gramless._core.device import Device, precision_of
 from gramless._core.targets.columns import scores_to_labels
@@ -32,8 +33,7 @@ from gramless.kernels import Kernel, as_kernel, kernel_candidates
 from gramless.kernels.tags import set_input_tags
 from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, fit_expansion, warn_of_rounding
 from gramless.linalg.operators import expand
-from gramless.linalg.solvers import Solver
-from gramless.linalg.tuning import TUNING, LinalgTuning
+from gramless.linalg.tuning import TUNING
 
 CALIBRATION = ("sigmoids_", "_calibration", "_codes", "_weights", "optimism_")
 """Attributes that must not be combined with the scores of another fit."""
@@ -70,35 +70,23 @@ def former_search_parameters(kernel: Any, param_grid: dict[str, Any] | None) -> 
     return {"C": "loo", "kernel": candidates if grid else kernel}
 
 
+@estimator
 class BaseKernelExpansion(BaseEstimator):
     """Estimator with `kernel_`, `points_`, `dual_coef_`, `intercept_` and `device_`; subclasses fit, this class predicts."""
 
-    kernel_: Kernel
-    points_: Array
-    dual_coef_: np.ndarray
-    intercept_: np.ndarray
-    device_: str
-    support_: Any
-    classes_: np.ndarray
-    multilabel_: bool = False
-    _single_output: bool
-    C_: float
-    kernel: Any
-    C: Any
-    Cs: Any
-    solver: str | Solver
-    tol: float | str
-    max_iter: Any
-    warm_start: bool
-    dtype: Any
-    device: Device
-    memory_budget: str | float | None
-    callback: Any
-    verbose: int
-    random_state: Any
-    probability: str | bool
-    sigmoids_: np.ndarray
-    _tuning: LinalgTuning = TUNING
+    kernel: Any = "rbf"
+    gamma: Any = "scale"
+    degree: Any = 3
+    coef0: Any = 0.0
+    dtype: Any = None
+    device: Device = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
+
+    multilabel_ = False
+    _tuning = TUNING
 
     def _kernels(self) -> list[tuple[dict[str, Any], Kernel]]:
         """Return the kernels given by the parameters `kernel`, `gamma`, `degree` and `coef0`, which may be lists."""
@@ -345,10 +333,7 @@ class BaseKernelExpansion(BaseEstimator):
         ndarray of shape (n_samples, n_classes), or (n_samples, n_labels) after a fit to an indicator matrix
             Columns in the order of `classes_`; the probabilities of labels are independent and need not sum to one.
         """
-        return self._probabilities(xa.to_numpy(self._scores(X)))
-
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        return probabilities_by_method(self, scores)
+        return probabilities_by_method(self, xa.to_numpy(self._scores(X)))
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in super().__getstate__().items() if key not in _NOT_SAVED}

@@ -14,34 +14,25 @@ Reference: Rahimi and Recht, "Random features for large-scale kernel machines", 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
-from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE, estimator
 from gramless.approximation.features import DRAWS, FourierMap
+from gramless.estimators.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, probability_constraint
 from gramless.kernels import kernel_from_parameters
-from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.streaming.learners import C_PATH, GradientDescent, NormalEquations, PassSettings
 from gramless.streaming.learners.gradient import OPTIMIZERS
 
 _CONSTRAINTS: dict[str, Any] = {
-    "kernel": KERNEL["kernel"],
-    "gamma": KERNEL["gamma"],
-    **COMPUTE,
     "C": [POSITIVE, StrOptions({"loo"})],
-    "n_components": [POSITIVE_INTEGER],
     "draw": [StrOptions(set(DRAWS))],
     "method": [StrOptions({"exact", "online"})],
-    "Cs": "no_validation",
-    "forgetting_factor": [FRACTION],
     "optimizer": [StrOptions(set(OPTIMIZERS))],
-    "epochs": [POSITIVE_INTEGER],
-    "batch_size": [POSITIVE_INTEGER, None],
+    "probability": probability_constraint("softmax", *LEAVE_ONE_OUT_METHODS),
 }
 
 
@@ -72,8 +63,7 @@ def fourier_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
     return PassSettings(feature_map, steps, pass_options(parameters, name, None))
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class FourierLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier on random Fourier features, for data of any length.
 
@@ -178,9 +168,6 @@ class FourierLSSVC(ClassifierMixin, OnePassEstimator):
     True
     """
 
-    kernel: Any = "rbf"
-    C: float | str = 1.0
-    gamma: float | str = "scale"
     n_components: int = 500
     draw: str = "auto"
     method: str = "exact"
@@ -191,28 +178,16 @@ class FourierLSSVC(ClassifierMixin, OnePassEstimator):
     batch_size: int | None = None
     class_weight: Any = None
     probability: str | bool = "softmax"
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **_CONSTRAINTS,
-        **CLASS_WEIGHT,
-        "probability": probability_constraint("softmax", *LEAVE_ONE_OUT_METHODS),
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
     _settings = fourier_settings
 
     coef_ = model_attribute("coef", "Coefficients of the features.")
     features_ = model_attribute("features", "Feature map with its random frequencies.")
-    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
 
 
-@link_documentation
 @inherit_parameter_docs(FourierLSSVC)
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on random Fourier features, for data of any length.
 
@@ -263,9 +238,6 @@ class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     True
     """
 
-    kernel: Any = "rbf"
-    C: float | str = 1.0
-    gamma: float | str = "scale"
     n_components: int = 500
     draw: str = "auto"
     method: str = "exact"
@@ -274,16 +246,9 @@ class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     optimizer: str = "sgd"
     epochs: int = 30
     batch_size: int | None = None
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
     _settings = fourier_settings
 
     coef_ = model_attribute("coef", "Coefficients of the features.")
     features_ = model_attribute("features", "Feature map with its random frequencies.")
-    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")

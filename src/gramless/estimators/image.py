@@ -14,7 +14,6 @@ Vandewalle, "Least squares support vector machine classifiers", 1999.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,8 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import CLASS_WEIGHT, POSITIVE, POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE, POSITIVE_INTEGER, estimator
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.targets.columns import class_targets, scores_to_labels
@@ -37,22 +35,14 @@ from gramless.images.reading import ImageShape, image_shape, read_images
 from gramless.images.tuning import TUNING
 from gramless.inference.leave_one_out import dense_scores
 from gramless.kernels import Kernel, Polynomial, Reflected
+from gramless.linalg.planning.plan import FitPlan
 
 # Float64 matrices of the sample during the selection: the kernel matrix, its float32 source, and its inverse.
 _SAMPLE_MATRICES = 3
 _CS = (1.0, 10.0, 100.0, 1000.0)
 
 
-@dataclass
-class ImagePlan:
-    """Peak memory of a fit, and the number of images on which C and mirror are selected."""
-
-    memory: MemoryEstimate
-    sample: int
-
-
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class ImageClassifier(ClassifierMixin, BaseEstimator):
     """Classify images by a dictionary of their patches and a least-squares support vector machine.
 
@@ -144,20 +134,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         "degree": [POSITIVE_INTEGER],
         "mirror": ["boolean", StrOptions({"auto"})],
         "n_atoms": [POSITIVE_INTEGER, None],
-        "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "pooling": [POSITIVE_INTEGER, "array-like", None],
         "n_components": [POSITIVE_INTEGER, StrOptions({"auto"}), None],
-        "shape": "no_validation",
-        "tol": [POSITIVE],
-        **CLASS_WEIGHT,
-        "device": "no_validation",
-        "memory_budget": "no_validation",
-        "callback": "no_validation",
-        "verbose": ["verbose"],
-        "random_state": ["random_state"],
     }
 
-    _: KW_ONLY
     C: float | str = "auto"
     degree: int = 4
     mirror: bool | str = "auto"
@@ -192,7 +172,6 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         self
             The fitted estimator.
         """
-        self._validate_params()
         images = read_images(self, X, self.shape)
         _, height, width, channels = images.shape
         self.image_shape_ = int(height), int(width), int(channels)
@@ -203,9 +182,9 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         device = xa.resolve_device(self.device, images)
         images = xa.to_device(images, device)  # features are computed and stored on this device
         n, k = len(codes), len(self.classes_)
-        plan = self._plan(n, self.image_shape_, k if k > 2 else 1, device)
+        _, n_sampled = self._plan(n, self.image_shape_, k if k > 2 else 1, device)
         used = np.arange(n) if weights is None else np.flatnonzero(weights)
-        sample = np.sort(random.permutation(used)[: plan.sample])
+        sample = np.sort(random.permutation(used)[:n_sampled])
         mirror = self.mirror
         if mirror == "auto":
             mirror = self._mirror_helps(xa.take_rows(images, sample), codes[sample], pilot_seed)
@@ -216,9 +195,8 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             kernel = Reflected(kernel, self.dictionary_.n_odd_)
         C, error_rate = self.C, None
         if C == "auto":
-            errors = leave_one_out_errors(kernel, xa.take_rows(features, sample), codes[sample], _CS)
-            best = min(range(len(_CS)), key=lambda i: errors[i].mean_square)
-            C, error_rate = _CS[best], errors[best].error_rate
+            squares, rates = leave_one_out_errors(kernel, xa.take_rows(features, sample), codes[sample], _CS)
+            C, error_rate = _CS[squares.argmin()], float(rates[squares.argmin()])
         self.chosen_ = {"C": float(C), "mirror": bool(mirror), "leave_one_out_error": error_rate}
         log_progress(self.verbose, f"C={float(C):g}, mirror={bool(mirror)}")
         self.estimator_ = LSSVC(
@@ -284,12 +262,16 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         features = self._features(X)
         return self.estimator_.predict_proba(features)
 
-    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> ImagePlan:
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
-        return self._plan(n, image_shape((d,), self.shape, vectors_allowed=False), n_outputs, device)
+        memory, _ = self._plan(n, image_shape((d,), self.shape, vectors_allowed=False), n_outputs, device)
+        return FitPlan(memory)
 
-    def _plan(self, n: int, shape: ImageShape, n_outputs: int, device: str) -> ImagePlan:
-        """Return the largest memory of the three stages of a fit: learn the dictionary, select C, fit the LS-SVM."""
+    def _plan(self, n: int, shape: ImageShape, n_outputs: int, device: str) -> tuple[MemoryEstimate, int]:
+        """Return the peak memory of the stages of a fit, and the number of images on which C and mirror are selected.
+
+        The stages are: learn the dictionary, select C, fit the LS-SVM.
+        """
         budget = parse_budget(self.memory_budget, device)
         learning, width = self._dictionary(n, shape, bool(self.mirror), device, 0).fit_memory(n, shape, device)
         learning.check(budget, "lower n_atoms or n_components, or raise memory_budget")
@@ -307,7 +289,7 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         selection = MemoryEstimate({"features": feature_bytes, "kernel matrices of a sample": matrices}, device)
         lssvm = LSSVC(kernel=Polynomial(self.degree), tol=self.tol, device=self.device, memory_budget=self.memory_budget)
         solving = lssvm._fit_plan(n, width, n_outputs, np.float32, device).memory
-        return ImagePlan(max((learning, selection, solving), key=lambda stage: stage.nbytes), sample)
+        return max((learning, selection, solving), key=lambda stage: stage.nbytes), sample
 
     def _features(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -345,14 +327,10 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         pilot = self._small_dictionary(n, shape, TUNING.pilot_atoms, seed, mirror=True, n_patches=TUNING.pilot_patches)
         features = pilot.fit_transform(images)
         cosine = Polynomial(degree=self.degree, gamma=0.5, coef0=0.5)
-        plain, reflected = (
-            min(leave_one_out_errors(kernel, features, codes, _CS), key=lambda errors: errors.mean_square)
-            for kernel in (cosine, Reflected(cosine, pilot.n_odd_))
-        )
-        log_progress(
-            self.verbose, f"leave-one-out error {plain.error_rate:.2%}, with mirror images {reflected.error_rate:.2%}"
-        )
-        return reflected.mean_square < plain.mean_square
+        kernels = (cosine, Reflected(cosine, pilot.n_odd_))
+        plain, reflected = (min(zip(*leave_one_out_errors(one, features, codes, _CS), strict=True)) for one in kernels)
+        log_progress(self.verbose, f"leave-one-out error {plain[1]:.2%}, with mirror images {reflected[1]:.2%}")
+        return bool(reflected[0] < plain[0])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -361,28 +339,20 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
-@dataclass(frozen=True)
-class LeaveOneOutErrors:
-    """Mean squared difference of scores and targets, and error rate, of leave-one-out predictions."""
+def leave_one_out_errors(kernel: Kernel, X: Array, codes: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean squared errors and the error rates of leave-one-out predictions of the LS-SVM for each C.
 
-    mean_square: float
-    error_rate: float
-
-
-def leave_one_out_errors(kernel: Kernel, X: Array, codes: np.ndarray, Cs: Sequence[float]) -> list[LeaveOneOutErrors]:
-    """Return the leave-one-out errors of the LS-SVM for each C; infinite if the system has no solution."""
-    no_solution = LeaveOneOutErrors(float("inf"), float("inf"))
+    Both are infinite if the system has no solution.
+    """
+    squares, rates = np.full((2, len(Cs)), np.inf)
     present, codes = np.unique(codes, return_inverse=True)
     if len(present) < 2:
-        return [no_solution] * len(Cs)
+        return squares, rates
     K = xa.to_numpy(kernel(X, X)).astype(np.float64)
     targets = class_targets(codes, len(present))
-    errors = []
-    for C in Cs:
+    for i, C in enumerate(Cs):
         scores = dense_scores(K.copy(), targets, C)
-        if scores is None:
-            errors.append(no_solution)
-            continue
-        labels = scores_to_labels(np.arange(len(present)), scores)
-        errors.append(LeaveOneOutErrors(float(np.mean((scores - targets) ** 2)), float(np.mean(labels != codes))))
-    return errors
+        if scores is not None:
+            squares[i] = np.mean((scores - targets) ** 2)
+            rates[i] = np.mean(scores_to_labels(np.arange(len(present)), scores) != codes)
+    return squares, rates

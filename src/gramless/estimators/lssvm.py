@@ -15,7 +15,6 @@ squares support vector machines", 2002, for weights.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -28,10 +27,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, KERNEL, POSITIVE, POSITIVE_INTEGER
+from gramless._core.constraints import CONSTRAINTS, POSITIVE, POSITIVE_INTEGER, estimator
 from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
-from gramless._core.device import Device
-from gramless._core.doc_links import link_documentation
 from gramless._core.memory import parse_budget
 from gramless._core.targets.columns import Standardised, class_targets, scores_to_labels
 from gramless._core.validation import (
@@ -63,15 +60,9 @@ _VALUE_METRICS: dict[str, Callable[..., float]] = {
     "neg_mean_absolute_error": lambda *args, **kwargs: -mean_absolute_error(*args, **kwargs),
     "r2": r2_score,
 }
-_LISTS = [list, tuple, np.ndarray]
 _CONSTRAINTS: dict[str, Any] = {
-    "kernel": "no_validation",
-    "gamma": [*KERNEL["gamma"], *_LISTS],
-    "degree": [*KERNEL["degree"], *_LISTS],
-    "coef0": [*KERNEL["coef0"], *_LISTS],
-    **COMPUTE,
+    **{name: [*CONSTRAINTS[name], list, tuple, np.ndarray] for name in ("gamma", "degree", "coef0")},
     "C": [POSITIVE, StrOptions({"loo"})],
-    "Cs": ["array-like"],
     "solver": [StrOptions({"auto", *SOLVERS}), Solver],
     "tol": [POSITIVE, StrOptions({"auto"})],
     "max_iter": [POSITIVE_INTEGER, Options(Integral, {-1}), None],
@@ -79,8 +70,7 @@ _CONSTRAINTS: dict[str, Any] = {
 }
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LSSVC(ClassifierMixin, BaseKernelExpansion):
     """Least-squares support vector classifier.
 
@@ -239,11 +229,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
     True
     """
 
-    kernel: Any = "rbf"
     C: float | str = 1.0
-    gamma: Any = "scale"
-    degree: Any = 3
-    coef0: Any = 0.0
     Cs: Any = C_PATH
     scoring: Any = None
     solver: str | Solver = "auto"
@@ -253,19 +239,11 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
     probability: str | bool = "auto"
     decision_function_shape: str = "ovr"
     warm_start: bool = False
-    dtype: Any = None
-    device: Device = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_CONSTRAINTS,
-        **CLASS_WEIGHT,
         "scoring": [StrOptions(set(_CLASS_METRICS)), callable, None],
         "probability": probability_constraint(*METHODS),
-        "decision_function_shape": [StrOptions({"ovr", "ovo"})],
     }
 
     @atomic_fit
@@ -288,7 +266,6 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         self
             The fitted estimator.
         """
-        self._validate_params()
         X = self._check_rows(X)
         self.multilabel_ = is_indicator(y)
         if self.multilabel_:
@@ -434,8 +411,7 @@ def _label_error(scores: np.ndarray, Z: np.ndarray) -> float:
     return float(np.mean((scores > 0) != (Z > 0)))
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     """Least-squares support vector regressor: kernel ridge regression with an unpenalised bias.
 
@@ -573,11 +549,7 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     True
     """
 
-    kernel: Any = "rbf"
     C: float | str = 1.0
-    gamma: Any = "scale"
-    degree: Any = 3
-    coef0: Any = 0.0
     Cs: Any = C_PATH
     scoring: Any = None
     solver: str | Solver = "auto"
@@ -585,12 +557,6 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     max_iter: int | None = None
     fit_intercept: bool = True
     warm_start: bool = False
-    dtype: Any = None
-    device: Device = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_CONSTRAINTS,
@@ -617,7 +583,6 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
         self
             The fitted estimator.
         """
-        self._validate_params()
         X = self._check_rows(X)
         y = check_outputs(y, X.shape[0])
         self._single_output = y.ndim == 1

@@ -14,7 +14,7 @@ Varma and Vishwanathan (2010), Multiple kernel learning and the SMO algorithm.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import field, replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -26,17 +26,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
-from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, POSITIVE, POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE, POSITIVE_INTEGER, estimator
 from gramless._core.memory import parse_budget
 from gramless._core.progress import Progress
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.validation import atomic_fit, check_labels, check_weights, check_X, warn_caller, working_dtype
 from gramless.callbacks import read_functions
+from gramless.estimators.svm import check_class_bounds, solver_seed, support_rows
 from gramless.kernels import RBF, Kernel, Precomputed, Scaled, as_kernel
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.linalg.planning.plan import FitPlan
-from gramless.models.kernel_svm import check_class_bounds, solver_seed, support_rows
 from gramless.svm.multiclass import (
     DUAL_SOLVERS,
     SupportVectorModel,
@@ -62,8 +61,7 @@ from gramless.svm.tuning import TUNING
 _DEFAULT_GAMMAS = (0.1, 1.0, 10.0)
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class MKLClassifier(ClassifierMixin, BaseEstimator):
     """Support vector classifier on a learnt weighted sum of kernels.
 
@@ -99,11 +97,11 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         frequency.
     positive_weight : float, default=1.0
         Factor of `C` for the positive class of each one-vs-rest problem, or for `classes_[1]` of two classes.
+    dtype : {"float32", "float64"} or None, default=None
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
         free memory if at most 1; None is 70 % of the free memory.
-    dtype : {"float32", "float64"} or None, default=None
-        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
         returning True stops the fit. The Notes describe when it is called.
@@ -176,23 +174,15 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **{name: rule for name, rule in COMPUTE.items() if name != "device"},
-        **CLASS_WEIGHT,
         "kernels": [StrOptions({"precomputed"}), "array-like", None],
-        "C": [POSITIVE],
         "p": [Interval(Real, 1, None, closed="left")],
         "weight_penalty": [POSITIVE, None],
-        "normalise": ["boolean"],
         "solver": [StrOptions(set(DUAL_SOLVERS))],
-        "tol": [POSITIVE],
         "weight_tol": [POSITIVE],
         "max_iter": [POSITIVE_INTEGER, None],
-        "multi_class": [StrOptions({"ovo", "ovr"})],
-        "positive_weight": [POSITIVE],
     }
 
-    kernels: Sequence[Any] | str | None = None
-    _: KW_ONLY
+    kernels: Sequence[Any] | str | None = field(default=None, kw_only=False)
     C: float = 1.0
     p: float = 2.0
     weight_penalty: float | None = None
@@ -204,8 +194,8 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     multi_class: str = "ovo"
     class_weight: dict[Any, float] | str | None = None
     positive_weight: float = 1.0
-    memory_budget: str | float | None = None
     dtype: str | None = None
+    memory_budget: str | float | None = None
     callback: Any = None
     verbose: int = 0
     random_state: Any = None
@@ -229,7 +219,6 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         self
             The fitted estimator.
         """
-        self._validate_params()
         self._check_settings()
         precomputed = isinstance(self.kernels, str)
         X = self._check_grams(X, reset=True) if precomputed else self._check_rows(X, reset=True)

@@ -16,7 +16,6 @@ References: Rasmussen and Williams, "Gaussian processes for machine learning", 2
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -28,11 +27,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
-from gramless._core.constraints import KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE_INTEGER, estimator
 from gramless._core.threads import slices
-from gramless._core.validation import atomic_fit, check_X, working_dtype
-from gramless.estimators.nystrom_features import NystromFeatures
+from gramless._core.validation import atomic_fit, check_host_X, working_dtype
+from gramless.estimators.kernel_features import NystromFeatures
 from gramless.inference.feature_process import FeatureProcess
 from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.linalg.operators import evaluate
@@ -49,8 +47,7 @@ _BLOCK_COPIES = 5
 _CALIBRATION_ROWS = 16_384
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class NystromNovelty(OutlierMixin, BaseEstimator):
     """Novelty detector on landmarks that flags rows far from the training rows, at a chosen false-positive rate.
 
@@ -131,13 +128,8 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
     random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **KERNEL,
-        "C": [POSITIVE],
         "n_landmarks": [POSITIVE_INTEGER],
-        "landmarks": "no_validation",
         "false_alarms": [Interval(Real, 0, 1, closed="neither")],
-        "dtype": "no_validation",
-        "random_state": ["random_state"],
     }
 
     @atomic_fit
@@ -156,11 +148,9 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         NystromNovelty
             Fitted estimator.
         """
-        self._validate_params()
         kernel, rng = kernel_from_parameters(vars(self)), check_random_state(self.random_state)
         dtype, sparse = working_dtype(X, self.dtype), kernel.accepts_sparse
-        X = check_X(self, X, dtype=dtype, reset=True, accept_sparse=sparse, ensure_min_samples=2)
-        X = X if xa.is_sparse(X) else xa.to_numpy(X)
+        X = check_host_X(self, X, dtype=dtype, reset=True, accept_sparse=sparse, ensure_min_samples=2)
         n, seed = X.shape[0], int(rng.randint(2**31 - 1))
         features = NystromFeatures(
             kernel=kernel, n_landmarks=min(int(self.n_landmarks), n // 2), landmarks=self.landmarks, random_state=seed
@@ -197,8 +187,8 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         check_is_fitted(self, "features_")
         features = self.features_
         dtype, sparse = features.points_.dtype, features.kernel_.accepts_sparse
-        X = check_X(self, X, dtype=dtype, reset=False, accept_sparse=sparse)
-        return -_novelty(features, self._process.variances, X if xa.is_sparse(X) else xa.to_numpy(X))
+        X = check_host_X(self, X, dtype=dtype, reset=False, accept_sparse=sparse)
+        return -_novelty(features, self._process.variances, X)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the score of each row relative to the threshold.

@@ -15,31 +15,23 @@ models for large data sets", 2010.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
-from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE, estimator
 from gramless.approximation.features import LandmarkMap
+from gramless.estimators.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, probability_constraint
 from gramless.kernels import kernel_from_parameters
 from gramless.linalg.solvers import CG
-from gramless.models.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.streaming.learners import C_PATH, NormalEquations, PassSettings
 
 _CONSTRAINTS: dict[str, Any] = {
-    **KERNEL,
-    **COMPUTE,
     "C": [POSITIVE, StrOptions({"loo"})],
-    "n_landmarks": [POSITIVE_INTEGER, FRACTION],
-    "landmarks": "no_validation",
-    "Cs": "no_validation",
     "solver": [StrOptions({"auto", "sums", "cg"}), CG],
-    "forgetting_factor": [FRACTION],
-    "batch_size": [POSITIVE_INTEGER, None],
+    "probability": probability_constraint("softmax", *LEAVE_ONE_OUT_METHODS),
 }
 
 
@@ -58,8 +50,7 @@ def landmark_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
     return PassSettings(feature_map, learner, pass_options(parameters, name, parameters["batch_size"]))
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
 
@@ -174,9 +165,6 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     True
     """
 
-    kernel: Any = "rbf"
-    C: float | str = 1.0
-    gamma: float | str = "scale"
     degree: int = 3
     coef0: float = 0.0
     n_landmarks: float = 500
@@ -187,31 +175,17 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     batch_size: int | None = None
     class_weight: Any = None
     probability: str | bool = "softmax"
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **_CONSTRAINTS,
-        **CLASS_WEIGHT,
-        "probability": probability_constraint("softmax", *LEAVE_ONE_OUT_METHODS),
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
     _settings = landmark_settings
 
     dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
-    points_ = model_attribute("features.points", "Landmarks.")
-    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
     solver_ = model_attribute("solver", "Solver that was used.")
     solver_reason_ = model_attribute("reason", "Why the solver was chosen.")
-    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")
 
 
-@link_documentation
 @inherit_parameter_docs(NystromLSSVC)
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on landmarks, fitted in one pass over data of any length.
 
@@ -267,9 +241,6 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     True
     """
 
-    kernel: Any = "rbf"
-    C: float | str = 1.0
-    gamma: float | str = "scale"
     degree: int = 3
     coef0: float = 0.0
     n_landmarks: float = 500
@@ -278,19 +249,10 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     solver: Any = "auto"
     forgetting_factor: float = 1.0
     batch_size: int | None = None
-    dtype: Any = None
-    device: Any = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
     _settings = landmark_settings
 
     dual_coef_ = model_attribute("coef", "Coefficients of the kernel functions of the landmarks.")
-    points_ = model_attribute("features.points", "Landmarks.")
-    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
     solver_ = model_attribute("solver", "Solver that was used.")
     solver_reason_ = model_attribute("reason", "Why the solver was chosen.")
-    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import field
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -23,8 +23,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
-from gramless._core.constraints import POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE_INTEGER, estimator
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.validation import atomic_fit, check_labels, check_weights
@@ -38,22 +37,13 @@ _BLOCK_COPIES = 2
 _NO_LIMIT = 2**60
 
 
-class PatchPlan(NamedTuple):
-    """The unfitted estimator with its memory budget, whether patches are stored in memory, and the peak memory."""
-
-    estimator: Any
-    in_memory: bool
-    memory: MemoryEstimate
-
-
 def _has_probabilities(self: Any) -> bool:
     if self.vote == "soft" and not hasattr(getattr(self, "estimator_", self._base()), "predict_proba"):
         raise AttributeError("predict_proba with vote='soft' needs an estimator with predict_proba")
     return True
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Majority vote of a classifier's predictions for all patches of an image.
 
@@ -74,11 +64,11 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Count the predicted labels of the patches, or average their probabilities.
     shape : (height, width) or (height, width, channels), optional
         Shape of one image if the rows of X are flat; None assumes square grey images.
+    n_jobs : int, optional
+        Number of threads; None is 1 unless a joblib context sets another number.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
         free memory if at most 1; None is 70 % of the free memory.
-    n_jobs : int, optional
-        Number of threads; None is 1 unless a joblib context sets another number.
     verbose : int, default=0
         If positive, write progress messages to standard error.
 
@@ -120,25 +110,19 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
-        "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "stride": [POSITIVE_INTEGER],
-        "normalise": ["boolean"],
         "vote": [StrOptions({"hard", "soft"})],
-        "shape": "no_validation",
-        "memory_budget": "no_validation",
         "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
     }
 
-    estimator: Any = None
-    _: KW_ONLY
+    estimator: Any = field(default=None, kw_only=False)
     patch_size: Any = None
     stride: int = 1
     normalise: bool = True
     vote: str = "hard"
     shape: Any = None
-    memory_budget: str | float | None = None
     n_jobs: int | None = None
+    memory_budget: str | float | None = None
     verbose: int = 0
 
     @atomic_fit
@@ -159,7 +143,6 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self
             The fitted estimator.
         """
-        self._validate_params()
         estimator = self._base()
         if self.vote == "soft" and not hasattr(estimator, "predict_proba"):
             raise ValueError(f"vote='soft' averages probabilities, which {type(estimator).__name__} does not have")
@@ -226,7 +209,8 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         image = np.zeros((1, d), dtype)
         _, per_image, width, patch_dtype = self._extractor().fit(image).sizes(image)
-        return FitPlan(self._plan(n * per_image, width, max(2, n_outputs), patch_dtype).memory)
+        _, _, memory = self._plan(n * per_image, width, max(2, n_outputs), patch_dtype)
+        return FitPlan(memory)
 
     def _base(self) -> Any:
         if self.estimator is not None:
@@ -236,24 +220,23 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _extractor(self) -> Patches:
         return Patches(self.patch_size, stride=self.stride, normalise=self.normalise, shape=self.shape, n_jobs=self.n_jobs)
 
-    def _plan(self, n: int, d: int, k: int, dtype: np.dtype) -> PatchPlan:
+    def _plan(self, n: int, d: int, k: int, dtype: np.dtype) -> tuple[Any, bool, MemoryEstimate]:
         """Divide the memory between n patches of d values and the estimator of k classes.
 
-        Patches that do not fit in addition to the memory of the estimator are written to a temporary file, whose pages the
-        operating system can reclaim at any time.
+        Returns the estimator with its memory budget, whether the patches are stored in memory, and the peak memory. Patches
+        that do not fit in addition to the memory of the estimator are written to a temporary file, whose pages the operating
+        system can reclaim at any time.
         """
         budget = parse_budget(self.memory_budget)
         rows = n * d * dtype.itemsize
         block = _BLOCK_COPIES * _block_bytes(budget, TUNING)
         parts = {"blocks": block, "labels": 3 * n * 8}
         estimator, advice = clone(self._base()), "use a larger stride, fewer images, or raise memory_budget"
-        if not hasattr(
-            estimator, "_fit_plan"
-        ):  # The memory of the estimator is unknown, so patches may take half of the budget.
-            in_memory = rows <= budget // 2
+        if not hasattr(estimator, "_fit_plan"):
+            in_memory = rows <= budget // 2  # the memory of the estimator is unknown
             memory = MemoryEstimate({**parts, "windows": rows if in_memory else 0})
             memory.check(budget, advice)
-            return PatchPlan(estimator, in_memory, memory)
+            return estimator, in_memory, memory
 
         def planned(allowed: int) -> MemoryEstimate:
             trial = clone(estimator)
@@ -261,20 +244,20 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 trial.set_params(memory_budget=max(1, allowed))
             return trial._fit_plan(n, d, 1 if k == 2 else k, dtype, xa.resolve_device(getattr(trial, "device", None))).memory
 
-        left = budget - sum(parts.values())
+        allowed = budget - sum(parts.values())
         counts_rows = "data" in planned(_NO_LIMIT).parts
+        counted = rows if counts_rows else 0
         try:
-            allowed, in_memory = left - (0 if counts_rows else rows), True
-            memory = planned(allowed)
+            in_memory, memory = True, planned(allowed + counted - rows)
+            allowed += counted - rows
         except MemoryError:
-            allowed, in_memory = left, False
-            memory = planned(left + (rows if counts_rows else 0))
+            in_memory, memory = False, planned(allowed + counted)
         memory.parts = {**memory.parts, **parts, "data" if counts_rows else "windows": rows if in_memory else 0}
         memory.check(budget, advice)
         # A share of the free memory would make equal models differ, so it is not stored.
         if "memory_budget" in estimator.get_params() and estimator.memory_budget is None and self.memory_budget is not None:
             estimator.set_params(memory_budget=allowed)
-        return PatchPlan(estimator, in_memory, memory)
+        return estimator, in_memory, memory
 
     def _votes(self, X: Any, *, break_ties: bool, tuning: ImageTuning = TUNING) -> np.ndarray:
         """Return the votes of each image as shares that sum to one, plus a tie-breaker if requested."""

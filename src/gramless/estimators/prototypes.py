@@ -13,7 +13,6 @@ References: Kurugodu and Kongara, "KMeans kernel classifier", 2023; Andrecut, "K
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from math import ceil
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -21,13 +20,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, FRACTION, KERNEL, POSITIVE, POSITIVE_INTEGER
-from gramless._core.device import Device
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import FRACTION, NON_NEGATIVE, POSITIVE, POSITIVE_INTEGER, estimator
 from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.progress import log_progress
 from gramless._core.validation import atomic_fit, check_labels, check_weights, check_X, working_dtype
@@ -38,19 +35,11 @@ from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans, kmeans_memory
 from gramless.inference.probabilities import probability_constraint
 from gramless.kernels import kernel_from_parameters
+from gramless.linalg.planning.plan import FitPlan
 from gramless.linalg.solvers import Solver
 
 
-@dataclass
-class PrototypePlan:
-    """Peak memory of a fit, and the bytes of the budget that remain for the linear system."""
-
-    memory: MemoryEstimate
-    for_system: int
-
-
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     """Least-squares support vector classifier on the centroids of a spherical k-means for each class.
 
@@ -167,11 +156,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     True
     """
 
-    kernel: Any = "rbf"
     C: float = 1.0
-    gamma: float | str = "scale"
-    degree: int = 3
-    coef0: float = 0.0
     n_prototypes: Any = 100
     refit: bool = False
     solver: str | Solver = "auto"
@@ -182,27 +167,15 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     batch_size: int | None = None
     class_weight: Any = None
     probability: str | bool = "softmax"
-    dtype: Any = None
-    device: Device = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **KERNEL,
-        **COMPUTE,
-        **CLASS_WEIGHT,
-        "gamma": [Interval(Real, 0, None, closed="left"), StrOptions({"scale", "auto", "weighted_scale"})],
-        "C": [POSITIVE],
         "n_prototypes": [POSITIVE_INTEGER, FRACTION, dict],
         "refit": ["boolean"],
         "solver": [str, Solver],
         "tol": [POSITIVE, StrOptions({"auto"})],
         "init": [StrOptions({"random", "k-means++"})],
         "kmeans_max_iter": [POSITIVE_INTEGER],
-        "kmeans_tol": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [POSITIVE_INTEGER, None],
+        "kmeans_tol": [NON_NEGATIVE],
         "probability": probability_constraint("softmax", "sigmoid"),
     }
 
@@ -225,7 +198,6 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         self
             The fitted estimator.
         """
-        self._validate_params()
         kernel = kernel_from_parameters(vars(self))
         if not kernel.uses_points:
             raise ValueError("prototypes are new points, at which a precomputed kernel has no values; use LSSVC")
@@ -241,7 +213,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         self.kernel_ = kernel.resolve(X, weights)
         counts = np.bincount(codes)
         requested = [self._count(label, size) for label, size in zip(self.classes_, counts.tolist(), strict=True)]
-        plan = self._plan(counts, requested, X.shape[1], xa.numpy_dtype(X), self.device_, in_a_file=in_a_file)
+        _, left = self._plan(counts, requested, X.shape[1], xa.numpy_dtype(X), self.device_, in_a_file=in_a_file)
         points, mass = self._prototypes(X, rows, codes, weights)
         self.prototype_labels_ = np.repeat(self.classes_, self.n_prototypes_)
         settings = {
@@ -251,7 +223,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             "probability": self.probability,
             "dtype": xa.numpy_dtype(X).name,
             "device": self.device_,
-            "memory_budget": plan.for_system,
+            "memory_budget": left,
             "verbose": self.verbose,
             "random_state": self.random_state,
         }
@@ -266,13 +238,12 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             self.solver_ = model.solver_
         self.points_, self.dual_coef_, self.intercept_ = model.points_, model.dual_coef_, model.intercept_
         self.support_ = np.arange(len(self.prototype_labels_))
-        if hasattr(model, "sigmoids_"):
+        self._delete("sigmoids_")
+        if self.probability == "sigmoid":
             self.sigmoids_ = model.sigmoids_
-        elif hasattr(self, "sigmoids_"):
-            del self.sigmoids_
         return self
 
-    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> PrototypePlan:
+    def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         n_classes = max(2, n_outputs)
         counts = np.full(n_classes, -(-n // n_classes))
@@ -280,12 +251,13 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         if isinstance(requested, dict):  # the class sizes are unknown here, so the largest number of prototypes is used
             requested = max(requested.values())
         chosen = clone(self).set_params(n_prototypes=requested)._count(None, int(counts[0]))
-        return self._plan(counts, [chosen] * n_classes, d, np.dtype(dtype), device)
+        memory, _ = self._plan(counts, [chosen] * n_classes, d, np.dtype(dtype), device)
+        return FitPlan(memory)
 
     def _plan(
         self, counts: np.ndarray, requested: list[int], d: int, dtype: np.dtype, device: str, *, in_a_file: bool = False
-    ) -> PrototypePlan:
-        """Return the larger memory of the clustering of one class and of the linear system of all prototypes."""
+    ) -> tuple[MemoryEstimate, int]:
+        """Return the larger memory of the clustering of one class and of the linear system, and the bytes for the system."""
         budget, itemsize = parse_budget(self.memory_budget, device), dtype.itemsize
         n, k = int(counts.sum()), len(counts)
         prototypes = [min(q, int(size)) for q, size in zip(requested, counts, strict=True)]
@@ -301,13 +273,12 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         if self.refit:
             model = NystromLSSVC(n_landmarks=m, memory_budget=left, probability=self.probability)
         else:
-            solver = "auto" if isinstance(self.solver, str) and self.solver == "auto" else self.solver
-            model = LSSVC(solver=solver, memory_budget=left, probability=self.probability)
+            model = LSSVC(solver=self.solver, memory_budget=left, probability=self.probability)
         model.set_params(kernel=kernel_from_parameters(vars(self)))
         memory = model._fit_plan(n if self.refit else m, d, 1 if k == 2 else k, dtype, device).memory
         memory.parts["data"] = 0
         memory.parts |= common
-        return PrototypePlan(max(clustering, memory, key=lambda stage: stage.nbytes), left)
+        return max(clustering, memory, key=lambda stage: stage.nbytes), left
 
     def _prototypes(
         self, X: Array, rows: np.ndarray, codes: np.ndarray, weights: np.ndarray | None

@@ -30,9 +30,8 @@ from sklearn.utils._param_validation import StrOptions
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, KERNEL, POSITIVE, POSITIVE_INTEGER
+from gramless._core.constraints import POSITIVE, POSITIVE_INTEGER, estimator
 from gramless._core.dask_dispatch import dispatch_fit
-from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.threads import CPU_TILE, blas_threads
 from gramless._core.validation import (
@@ -82,8 +81,7 @@ class BasisPlan:
     """Bytes that the selection of the basis may allocate."""
 
 
-@link_documentation
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     """Ridge regression on a kernel basis with a shrinking active set.
 
@@ -191,10 +189,6 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     (True, True)
     """
 
-    kernel: Any = "rbf"
-    gamma: float | str = "scale"
-    degree: int = 3
-    coef0: float = 0.0
     n_landmarks: int = 1000
     landmarks: str | LandmarkRule | Any = "basis"
     gamma_l: float = -1.1
@@ -208,26 +202,15 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     merge: str = "sum"
     class_weight: Any = None
     probability: str | bool = "softmax"
-    dtype: Any = None
-    device: str | None = None
-    memory_budget: str | float | None = None
-    callback: Any = None
-    verbose: int = 0
-    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **KERNEL,
-        **COMPUTE,
-        **CLASS_WEIGHT,
         "n_landmarks": [POSITIVE_INTEGER],
-        "landmarks": "no_validation",
         "gamma_l": [Real],
         "gamma_u": [Real],
         "zeta_l": [Real],
         "zeta_u": [Real],
         "rho": [POSITIVE],
         "reduction": [StrOptions({"sum", "mean"})],
-        "max_iter": [POSITIVE_INTEGER],
         "check_inclusion": ["boolean"],
         "merge": [StrOptions({"sum", "average"})],
         "probability": probability_constraint("softmax"),

@@ -13,22 +13,20 @@ References: Dhillon and Modha, "Concept decompositions for large sparse text dat
 from __future__ import annotations
 
 import time
-from dataclasses import KW_ONLY, dataclass
-from numbers import Real
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import COMPUTE, POSITIVE_INTEGER
+from gramless._core.constraints import NON_NEGATIVE, POSITIVE_INTEGER, estimator
 from gramless._core.device import Device
-from gramless._core.doc_links import link_documentation
 from gramless._core.memory import MemoryEstimate
 from gramless._core.progress import log_progress
 from gramless._core.threads import CPU_TILE, blas_threads, slices
@@ -65,8 +63,7 @@ def kmeans_memory(n: int, d: int, k: int, itemsize: int, device: str) -> MemoryE
     return MemoryEstimate(parts, device)
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """Clustering of directions by k-means with the cosine.
 
@@ -136,8 +133,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     True
     """
 
-    n_clusters: int = 8
-    _: KW_ONLY
+    n_clusters: int = field(default=8, kw_only=False)
     init: Any = "k-means++"
     max_iter: int = 100
     tol: float = 1e-6
@@ -148,12 +144,9 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **{name: rule for name, rule in COMPUTE.items() if name not in ("dtype", "memory_budget")},
         "n_clusters": [POSITIVE_INTEGER],
         "init": [StrOptions({"k-means++", "random"}), "array-like"],
-        "max_iter": [POSITIVE_INTEGER],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [POSITIVE_INTEGER, None],
+        "tol": [NON_NEGATIVE],
     }
 
     @atomic_fit
@@ -174,7 +167,6 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self
             The fitted estimator.
         """
-        self._validate_params()
         read_functions(self)  # raises an error for an invalid callback before the first pass
         X = self._read(X, reset=True)
         n = X.shape[0]

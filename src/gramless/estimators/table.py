@@ -25,15 +25,14 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from gramless._core.constraints import CLASS_WEIGHT, COMPUTE, POSITIVE
+from gramless._core.constraints import CONSTRAINTS, POSITIVE
 from gramless._core.doc_links import link_documentation
 from gramless._core.memory import parse_budget
 from gramless._core.progress import log_progress, report_compilation
 from gramless._core.validation import atomic_fit, check_labels, check_outputs, check_weights
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
-from gramless.estimators.svc import KernelSVC
-from gramless.estimators.svr import KernelSVR
+from gramless.estimators.svm import KernelSVC, KernelSVR
 from gramless.inference.intervals import adaptive_scores, prediction_sets, score_threshold
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.tables.attributions import Attributions, shapley_values
@@ -118,7 +117,7 @@ class _TableEstimator(BaseEstimator):
         "dates": [StrOptions({"auto", "day first", "month first", "iso"})],
         "column_types": [dict, None],
         "time_budget": [POSITIVE, None],
-        **{name: COMPUTE[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
+        **{name: CONSTRAINTS[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
     }
     _tuning: TablesTuning = field(default=TUNING, init=False)
     # Files of version 0.1.0 do not have these attributes.
@@ -715,7 +714,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_TableEstimator._parameter_constraints,
-        **CLASS_WEIGHT,
+        "class_weight": CONSTRAINTS["class_weight"],
         "probability": ["boolean", None],
         "metric": [StrOptions({"log_loss", "accuracy", "average_precision"}), None],
     }

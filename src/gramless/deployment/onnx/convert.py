@@ -31,11 +31,9 @@ from gramless.estimators.fourier import FourierLSSVC, FourierLSSVR
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.estimators.mkl import MKLClassifier
 from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
-from gramless.estimators.one_class import KernelOneClassSVM
 from gramless.estimators.prototypes import PrototypeLSSVC
 from gramless.estimators.risvo import RiSVOClassifier
-from gramless.estimators.svc import KernelSVC
-from gramless.estimators.svr import KernelSVR
+from gramless.estimators.svm import KernelOneClassSVM, KernelSVC, KernelSVR
 from gramless.estimators.table import TableClassifier, TableRegressor
 from gramless.svm.multiclass import SupportVectorModel
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -25,6 +25,7 @@ from sklearn.utils.metaestimators import available_if
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.constraints import estimator
 from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
 from gramless._core.device import precision_of
 from gramless._core.memory import parse_budget
@@ -33,14 +34,8 @@ from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.validation import atomic_fit, check_X, working_dtype
 from gramless.callbacks import read_callbacks
 from gramless.inference.feature_process import OnePassProcess, constant_width_intervals, fit_process
-from gramless.inference.intervals import adaptive_scores, prediction_intervals, prediction_sets, standard_deviations
-from gramless.inference.probabilities import (
-    LEAVE_ONE_OUT_METHODS,
-    class_probabilities,
-    fit_sigmoids,
-    fit_temperature,
-    has_probabilities,
-)
+from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
+from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, calibrate, has_probabilities, probabilities_by_method
 from gramless.streaming.from_user import further_labels, further_rows, is_streamed, labelled_stream, valued_stream
 from gramless.streaming.learners import (
     BatchPlan,
@@ -108,30 +103,34 @@ def _has_intervals(estimator: OnePassEstimator) -> bool:
     return True
 
 
+@estimator
 class OnePassEstimator(BaseEstimator):
     """Estimator that learns from rows in one pass; `_settings` converts its parameters to the settings of the pass."""
+
+    kernel: Any = "rbf"
+    C: float | str = 1.0
+    gamma: float | str = "scale"
+    dtype: Any = None
+    device: Any = None
+    memory_budget: str | float | None = None
+    callback: Any = None
+    verbose: int = 0
+    random_state: Any = None
 
     _settings: ClassVar[Callable[[Mapping[str, Any], str], PassSettings]]
     _has_sums: ClassVar[bool] = True
     """Whether the learner stores sums over the rows."""
 
-    pass_: TrainingPass | None = None
-    history_: list[dict[str, Any]]
-    classes_: np.ndarray
-    class_weight: Any
-    probability: str | bool
-    dtype: Any
-    device: Any
-    memory_budget: Any
-    callback: Any
-    verbose: int
-    random_state: Any
-    _single_output: bool
-    _posterior: tuple[OnePassModel, OnePassProcess] | None = None
+    # Attributes of fitted models have no annotation, because annotations declare constructor parameters.
+    pass_ = cast("TrainingPass | None", None)
+    _posterior = cast("tuple[OnePassModel, OnePassProcess] | None", None)
 
+    points_ = model_attribute("features.points", "Points of the model, such as landmarks.")
     intercept_ = model_attribute("intercept", "Intercept of each output.")
     kernel_ = model_attribute("features.kernel", "Kernel with numeric parameters.")
     C_ = model_attribute("C", "Value of `C` used.")
+    loo_errors_ = model_attribute("loo_errors", "Leave-one-out squared error for each value of `Cs`.")
+    jitter_ = model_attribute("jitter", "Number added to the diagonal of the kernel matrix of the landmarks.")
 
     @atomic_fit
     @dispatch_fit
@@ -153,7 +152,6 @@ class OnePassEstimator(BaseEstimator):
         self : estimator
             Fitted estimator.
         """
-        self._validate_params()
         settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         rows = self._checked(X, reset=True)
@@ -186,7 +184,6 @@ class OnePassEstimator(BaseEstimator):
         self : estimator
             Estimator with the rows added.
         """
-        self._validate_params()
         settings, state = self.pass_settings(), self.pass_
         known = None if state is None else copy.copy(state.targets)
         targets: Targets = ValueTargets() if known is None else known
@@ -252,7 +249,7 @@ class OnePassEstimator(BaseEstimator):
         state, settings = self._fitted_pass(), self.pass_settings()
         if isinstance(self, ClassifierMixin):
             if self.probability in LEAVE_ONE_OUT_METHODS:
-                self._calibration()
+                self._calibrated(*LEAVE_ONE_OUT_METHODS)
         elif (process := self._process()) is not None:
             left_out = process.leave_one_out
             process.model.calibration = left_out.residuals, left_out.weights
@@ -326,7 +323,7 @@ class OnePassEstimator(BaseEstimator):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of `classes_`.
         """
-        return self._probabilities(xa.to_numpy(self._scores(X)))
+        return probabilities_by_method(self, xa.to_numpy(self._scores(X)))
 
     @available_if(_classifies)
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
@@ -358,7 +355,7 @@ class OnePassEstimator(BaseEstimator):
                 "predict_set needs leave-one-out probabilities: fit with probability='temperature' or 'sigmoid'"
             )
         probabilities = np.asarray(self.predict_proba(X))
-        own, codes = self._calibration()
+        own, codes = self._calibrated(*LEAVE_ONE_OUT_METHODS).calibration
         return prediction_sets(probabilities, own, codes, coverage, per_class=per_class, random_state=random_state)
 
     @available_if(_has_intervals)
@@ -392,49 +389,32 @@ class OnePassEstimator(BaseEstimator):
     @property
     def sigmoids_(self) -> np.ndarray:
         """Platt's sigmoids, fitted to leave-one-out scores."""
-        model = self._calibrated_model("sigmoid")
-        if model.sigmoids is None:
-            scores, codes, weights = self._left_out(model)
-            model.sigmoids = fit_sigmoids(scores, codes, len(self.classes_), weights)
-        return model.sigmoids
+        return self._calibrated("sigmoid").sigmoids
 
     @property
     def temperature_(self) -> float:
         """Divisor of the scores before their softmax, fitted to leave-one-out scores."""
-        model = self._calibrated_model("temperature")
-        if model.temperature is None:
-            model.temperature = fit_temperature(*self._left_out(model))
-        return model.temperature
+        return self._calibrated("temperature").temperature
 
-    def _calibrated_model(self, method: str) -> OnePassModel:
-        """Return the model if its probabilities are calibrated by `method`, else raise AttributeError."""
-        if self.pass_ is None or getattr(self, "probability", None) != method:
-            raise AttributeError(f"this attribute is fitted with probability={method!r}")
-        return self.pass_.model(self.pass_settings())
-
-    def _left_out(self, model: OnePassModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return leave-one-out scores, class codes and weights of the sampled rows."""
-        if model.left_out is None:
-            raise ValueError(f"this {type(self).__name__} has no leave-one-out scores: fit it with its present parameters")
-        scores, encoded, weights = model.left_out
-        return scores, np.argsort(_labels(self._fitted_pass().targets).sorted()[1])[encoded], weights
-
-    def _calibration(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the conformal scores of the true classes of the left-out rows, and these classes; the model caches both."""
-        state = self._fitted_pass()
-        model = state.model(self.pass_settings())
-        if model.calibration is None:
-            scores, codes, _ = self._left_out(model)
-            uniform = check_random_state(state.seed).random_sample(len(codes))
-            own = adaptive_scores(self._probabilities(scores), uniform)[np.arange(len(codes)), codes]
-            model.calibration = own, codes
-        return model.calibration
-
-    def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Return the class probabilities of scores, by the method of the parameter `probability`."""
-        if self.probability == "sigmoid":
-            return class_probabilities(scores, sigmoids=self.sigmoids_)
-        return class_probabilities(scores, temperature=self.temperature_ if self.probability == "temperature" else 1.0)
+    def _calibrated(self, *methods: str) -> Any:
+        """Return the model with its calibration, which is fitted at the first request if `methods` has the method used."""
+        if self.pass_ is None or getattr(self, "probability", None) not in methods:
+            raise AttributeError(f"this attribute is fitted with probability={' or '.join(map(repr, methods))}")
+        model = self.pass_.model(self.pass_settings())
+        fitted = model.sigmoids if self.probability == "sigmoid" else model.temperature
+        if fitted is None or model.calibration is None:
+            if model.left_out is None:
+                raise ValueError(f"{type(self).__name__} has no leave-one-out scores: fit it with its present parameters")
+            scores, encoded, weights = model.left_out
+            codes = np.argsort(_labels(self.pass_.targets).sorted()[1])[encoded]
+            rng = check_random_state(self.pass_.seed)
+            found = calibrate(scores, codes, len(self.classes_), self.probability, weights, rng)
+            model.calibration = cast(np.ndarray, found.true_scores), codes
+            if self.probability == "sigmoid":
+                model.sigmoids = found.sigmoids
+            else:
+                model.temperature = found.temperature
+        return model
 
     def _process(self) -> OnePassProcess | None:
         """Return the Gaussian process of the model, cached until rows are added; None if the model has no sums."""

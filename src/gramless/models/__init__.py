@@ -1,1 +1,0 @@
-"""Base classes of the support vector estimators and of the one-pass estimators."""
