@@ -47,6 +47,8 @@ FORMATS = {
     ".svmlight": "svmlight",
     ".libsvm": "svmlight",
 }
+# Formats that are read in batches; others are read as a whole.
+BATCH_FORMATS = ("csv", "parquet", "feather")
 # Formats that predictions are written in.
 OUTPUT_FORMATS = ("csv", "parquet", "excel", "jsonl")
 # First bytes of files of formats that standard input may have.
@@ -128,9 +130,9 @@ def batches(
     """
     check_readable(path)
     kind = file_format(path)
-    if kind in ("csv", "parquet"):
+    if kind in BATCH_FORMATS:
         yield from (_split_target(frame, target, path) for frame in _frames(path, kind, size, strings, target))
-    elif kind in ("excel", "feather", "jsonl"):
+    elif kind in ("excel", "jsonl"):
         yield from _batches(_split_target(_whole_frame(path, kind), target, path), size)
     elif kind == "npz":
         yield from _batches(_npz(path, target, held_out), size)
@@ -140,8 +142,8 @@ def batches(
 
 def _frames(path: Path, kind: str, size: int | None, strings: Collection[str], target: str | None) -> Iterator[pd.DataFrame]:
     try:
-        if kind == "parquet":
-            yield from parquet.frames(path, size)
+        if kind != "csv":
+            yield from parquet.frames(path, size) if kind == "parquet" else parquet.feather_frames(path, size)
             return
         separator = text.find_delimiter(path)
         repeated = text.repeated_names(path, separator)
@@ -160,14 +162,12 @@ def _frames(path: Path, kind: str, size: int | None, strings: Collection[str], t
 
 
 def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
-    """Return the table of a file that is not read in batches: the first sheet of Excel, Feather, or JSON lines."""
+    """Return the table of a file that is not read in batches: the first sheet of Excel, or JSON lines."""
     if kind == "excel":
         require("openpyxl", extra="cli")
     try:
         if kind == "excel":
             frame = pd.read_excel(path, keep_default_na=False, na_values=list(text.ALWAYS_MISSING))
-        elif kind == "feather":
-            frame = pd.read_feather(path)
         else:
             with text.open_text(path) as file:
                 frame = pd.DataFrame.from_records([json.loads(line) for line in file if line.strip()])

@@ -19,6 +19,7 @@ from gramless.cli.display import StepDisplay
 from gramless.cli.errors import InputError
 from gramless.cli.fitting import Notify, fit_model, refitted
 from gramless.cli.importance import METRICS, TUNING, importance
+from gramless.cli.large_tables import large_table
 from gramless.cli.model import TableModel, typed_frame
 from gramless.cli.model_card import card_path, describe_inputs, print_sections, sections, write_model_card
 from gramless.cli.options import TrainSettings
@@ -44,36 +45,40 @@ def train(settings: TrainSettings, console: Console, began: float | None = None)
 
 
 def _train(settings: TrainSettings, began: float, console: Console) -> TableModel:
-    with StepDisplay(console) as notify:
+    with StepDisplay(console) as notify, large_table(settings, notify) as large:
         notify(f"reading {settings.data}")
+        settings = settings if large is None else large.settings
         table = read_training_table(
-            *(settings.data, settings.target, settings.task),
+            *(settings.data if large is None else large.sample, settings.target, settings.task),
             roles={"weights": settings.weights, "groups": settings.groups, "order": settings.order},
             selected=settings.columns or [],
             dropped=settings.drop or [],
         )
-        for note in table.notes:
+        for note in [*([] if large is None else [large.message]), *table.notes]:
             console.print(f"[dim]{escape(note)}[/dim]")
         settings = _checked_against(settings, table, console)
         clock = _TimeBudget(settings, began)
         all_rows = np.arange(len(table.y))
-        if settings.test is not None or settings.cv is not None:
+        if settings.test is not None or settings.cv is not None or large is not None:
             rows = test_rows = all_rows
         else:
             rows, test_rows = hold_out(table.y, table.roles, table.task, settings.test_size, settings.seed)
         fold_scores, fold = _fold_scores(table, settings, clock, notify) if settings.cv is not None else (None, None)
         scored = fit_model(table, rows, settings, notify, clock.of_fit())
+        if large is not None:
+            X_test, y_test = large.fit(scored, table, notify)
         notify("scoring")
         if settings.test is not None:
             X_test, y_test = _read_test_rows(settings.test, settings.target, table)
-        else:
+        elif large is None:
             X_test, y_test = select_rows(table.X, test_rows), table.y[test_rows]
         found = scored.scored([(X_test, y_test)], settings.seed)
         scores = _first_by_metric(found.scores if fold_scores is None else fold_scores, settings.metric)
         scored.about |= _measured(scored, X_test, y_test, scores, settings)
         if found.confusion is not None and settings.cv is None:
             scored.about["confusion"] = found.confusion
-        scored.about["rows"] = {"train": len(rows), "held_out": len(y_test), "saved": len(rows)}
+        n_rows = len(rows) if large is None else large.n_rows
+        scored.about["rows"] = {"train": n_rows, "held_out": len(y_test), "saved": n_rows}
         model = scored
         if len(rows) < len(all_rows) and settings.refit and clock.allows_refit(scored):
             model = refitted(scored, table, settings, notify)

@@ -14,7 +14,7 @@ import functools
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -33,8 +33,11 @@ from gramless._core.validation import atomic_fit, check_labels, check_outputs, c
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
 from gramless.estimators.svm import KernelSVC, KernelSVR
+from gramless.inference.feature_process import process_batch_rows
 from gramless.inference.intervals import adaptive_scores, prediction_sets, score_threshold
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
+from gramless.models.one_pass import OnePassEstimator
+from gramless.streaming import Stream
 from gramless.tables.attributions import Attributions, shapley_values
 from gramless.tables.column_types import (
     LARGEST_NUMBER,
@@ -80,6 +83,24 @@ def single_model(
     }
     known = cls._get_param_names()
     return cls(**{key: value for key, value in settings.items() if key in known and value is not None})
+
+
+def _fit_landmarks(model: Any, n: int | None, d: int, k: int) -> list[str]:
+    """Halve the number of landmarks until a fit of `n` rows fits the memory budget; return what was reduced."""
+    wanted, learner = model.n_landmarks, model.pass_settings().learner
+    while True:
+        try:
+            plan = model._fit_plan(n, d, k, np.dtype(model.dtype or np.float64), "cpu")
+            if plan.solver == "sums" and not is_classifier(model):  # prediction intervals need a sample of the rows
+                rows = learner.rows_left_out if n is None else min(n, learner.rows_left_out)
+                process_batch_rows(rows, d, model.n_landmarks, k, parse_budget(model.memory_budget))
+            break
+        except MemoryError:
+            if model.n_landmarks < 2:
+                raise
+            model.set_params(n_landmarks=model.n_landmarks // 2)
+    few = model.n_landmarks
+    return [] if few == wanted else [f"{few:,} of {wanted:,} landmarks, because of the memory budget"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -341,6 +362,50 @@ class _TableEstimator(BaseEstimator):
         self._calibrate(loss, fitted.predictions)
         return self
 
+    @atomic_fit
+    def refit_batches(self, batches: Callable[[], Iterable[tuple[Any, ...]]], n_rows: int | None = None) -> Self:
+        """Fit the selected settings to a table larger than memory, which is read in batches.
+
+        Call it after `fit` to a sample of the rows with `estimator="nystrom"`. Column types, categories, scaling, kernel and
+        `C` are those of the sample.
+
+        Parameters
+        ----------
+        batches : callable
+            Function that returns an iterable of `(X, y)` or `(X, y, sample_weight)` for each pass over the rows.
+        n_rows : int or None, default=None
+            Number of rows of all batches; None if unknown.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
+        check_is_fitted(self)
+        if not isinstance(self.model_, OnePassEstimator):
+            raise ValueError("tables are fitted in batches with estimator='nystrom' and one output")
+        if getattr(self, "loss_", "squared_error") != "squared_error":
+            raise ValueError(f"loss={self.loss_!r} needs all rows in memory: fit with loss='squared_error'")
+
+        def prepared() -> Iterator[tuple[Any, ...]]:
+            for X, *others in batches():
+                yield self.columns_.encode(self._check_table(X, reset=False)[0]).prepared(self.preparation_), *others
+
+        began, selected = time.perf_counter(), self.model_
+        n_landmarks = TUNING.landmarks if n_rows is None else min(TUNING.landmarks, n_rows)
+        # One pass: every pass encodes all rows again, and sums have intervals and calibrated probabilities.
+        model = clone(selected).set_params(C=float(selected.C_), n_landmarks=n_landmarks, solver="sums")
+        if is_classifier(self):
+            model.set_params(class_weight=self.class_weight)
+        width = self.preparation_.n_columns
+        self.reductions_ = _fit_landmarks(model, n_rows, width, len(np.atleast_1d(selected.intercept_)))
+        model.fit(Stream(prepared, n_rows=n_rows))
+        if is_classifier(self) and not np.array_equal(model.classes_, self.classes_):
+            raise ValueError(f"the batches have the classes {model.classes_}, and the sample had {self.classes_}")
+        self.model_ = model.finish()
+        self.timings_ = {"tune": 0.0, "fit": time.perf_counter() - began}
+        return self
+
     def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the encoded targets of all rows, and their weights."""
         raise NotImplementedError
@@ -432,6 +497,8 @@ class _TableEstimator(BaseEstimator):
             return report("fit", f"{message}: iteration {record['n_iter']}{detail}")
 
         report("fit", message)
+        if name == "nystrom":
+            self.reductions_ = _fit_landmarks(model, n, settings.preparation.n_columns, loss.n_targets)
         if "callback" in model.get_params():
             model.set_params(callback=iteration)
         self.preparation_ = settings.preparation

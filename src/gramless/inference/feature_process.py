@@ -157,7 +157,7 @@ def fit_process(learning: LearningPass, model: OnePassModel, budget: int) -> One
         return None
     features = learning.features
     X, y, weights = learning.sample.rows
-    rows_per_batch = _rows_per_batch(
+    rows_per_batch = process_batch_rows(
         X.shape[0], X.shape[1], len(learning.state.feature_sum), learning.targets.n_columns, budget
     )
     process = FeatureProcess.from_sums(learning.state, 1.0 / model.C, penalty=features.penalty())
@@ -180,7 +180,7 @@ def fit_process(learning: LearningPass, model: OnePassModel, budget: int) -> One
     return OnePassProcess(model, features, process, projected, left_out, freedom, unexplained, scale, rows_per_batch)
 
 
-def _rows_per_batch(n: int, d: int, p: int, k: int, budget: int) -> int:
+def process_batch_rows(n: int, d: int, p: int, k: int, budget: int) -> int:
     """Return the number of new rows in a batch, for n stored rows of d columns, p features and k outputs."""
     parts = {
         "stored rows": 2 * n * d * 8 + n * (p + 6 * k) * 8,

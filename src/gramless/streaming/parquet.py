@@ -1,4 +1,4 @@
-"""Rows of a Parquet file, read by row groups."""
+"""Rows of a Parquet file, read by row groups, and data frames from Parquet and Feather files."""
 
 from __future__ import annotations
 
@@ -38,23 +38,39 @@ def open_parquet(path: Path) -> Iterator[Any]:
 
 
 def frames(path: Path, size: int | None) -> Iterator[Any]:
-    """Yield the rows as data frames of `size` rows, or of all rows if None; decimals are converted to floats."""
+    """Yield the rows as data frames of `size` rows, or of all rows if None."""
     arrow = import_reader("pyarrow")
-
-    def frame(table: Any) -> Any:
-        fields = [
-            field.with_type(arrow.float64()) if arrow.types.is_decimal(field.type) else field for field in table.schema
-        ]
-        converted = table.cast(arrow.schema(fields, table.schema.metadata)).to_pandas().reset_index(drop=True)
-        converted.columns = converted.columns.map(str)
-        return converted
-
     with open_parquet(path) as file:
         if size is None:
-            yield frame(file.read())
+            yield _frame(file.read())
             return
         for batch in file.iter_batches(batch_size=size):
-            yield frame(arrow.Table.from_batches([batch]))
+            yield _frame(arrow.Table.from_batches([batch]))
+
+
+def feather_frames(path: Path, size: int | None) -> Iterator[Any]:
+    """Yield the rows of a Feather file (version 2, an Arrow file) as data frames of at most `size` rows, or as one."""
+    arrow, ipc = import_reader("pyarrow"), import_reader("pyarrow.ipc")
+    try:
+        with arrow.OSFile(str(path)) as opened, ipc.open_file(opened) as file:
+            if size is None:
+                yield _frame(file.read_all())
+                return
+            for number in range(file.num_record_batches):
+                batch = file.get_batch(number)
+                for start in range(0, batch.num_rows, size):
+                    yield _frame(arrow.Table.from_batches([batch.slice(start, size)]))
+    except (arrow.ArrowException, OSError) as reason:
+        raise ValueError(f"{path} is not a complete Feather file: {reason}") from reason
+
+
+def _frame(table: Any) -> Any:
+    """Return a table as a data frame without its index; decimals are converted to floats."""
+    arrow = import_reader("pyarrow")
+    fields = [field.with_type(arrow.float64()) if arrow.types.is_decimal(field.type) else field for field in table.schema]
+    converted = table.cast(arrow.schema(fields, table.schema.metadata)).to_pandas().reset_index(drop=True)
+    converted.columns = converted.columns.map(str)
+    return converted
 
 
 class ParquetSource:

@@ -104,10 +104,10 @@ class IterableSource:
     A function that returns an iterable is called for each pass over the rows.
     """
 
-    n_rows = None
     name = "the iterable of batches"
 
-    def __init__(self, batches: Iterable[Any] | Callable[[], Iterable[Any]]):
+    def __init__(self, batches: Iterable[Any] | Callable[[], Iterable[Any]], n_rows: int | None = None):
+        self.n_rows = n_rows
         if callable(batches):
             batches = _Passes(batches)
         self.repeatable = iter(batches) is not batches
@@ -115,7 +115,18 @@ class IterableSource:
         self._first_row_of_batch: list[int] = []
 
     def read(self, size: int, start: int) -> Iterator[RowBlock]:
-        return rebatch(self._pieces(self._batches), size, start)
+        return rebatch(self._counted(), size, start)
+
+    def _counted(self) -> Iterator[RowBlock]:
+        """Yield all batches; raise ValueError if they do not have the given number of rows."""
+        seen = 0
+        for piece in self._pieces(self._batches):
+            seen += int(piece[0].shape[0])
+            if self.n_rows is not None and seen > self.n_rows:
+                break
+            yield piece
+        if self.n_rows not in (None, seen):
+            raise ValueError(f"the batches have {seen} rows or more, and n_rows is {self.n_rows}")
 
     def _pieces(self, batches: Iterable[Any]) -> Iterator[RowBlock]:
         seen, width = 0, None

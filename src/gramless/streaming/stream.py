@@ -55,6 +55,9 @@ class Stream:
         file) of the targets; None uses the column `"y"`, `"target"` or `"label"`.
     sample_weight : array, optional
         With an array, the weight of each row.
+    n_rows : int or None, default=None
+        With batches, their number of rows if it is known: progress messages then show the time left, and `solver="auto"` can
+        choose.
 
     Attributes
     ----------
@@ -74,8 +77,8 @@ class Stream:
     [5, 5, 2]
     """
 
-    def __init__(self, data: Any, y: Any = None, sample_weight: Any = None):
-        self._source = _open(data, y, sample_weight)
+    def __init__(self, data: Any, y: Any = None, sample_weight: Any = None, n_rows: int | None = None):
+        self._source = _open(data, y, sample_weight, n_rows)
 
     @property
     def n_rows(self) -> int | None:
@@ -289,7 +292,7 @@ def is_stream_like(X: Any) -> bool:
     return hasattr(X, "__iter__")
 
 
-def _open(data: Any, y: Any, sample_weight: Any) -> Source:
+def _open(data: Any, y: Any, sample_weight: Any, n_rows: int | None) -> Source:
     if isinstance(data, (str, os.PathLike)):
         if sample_weight is not None:
             raise ValueError(
@@ -301,7 +304,7 @@ def _open(data: Any, y: Any, sample_weight: Any) -> Source:
     if callable(data) or (hasattr(data, "__iter__") and not hasattr(data, "shape")):
         if y is not None or sample_weight is not None:
             raise ValueError("batches have their own targets and weights: pass (X, y) or (X, y, sample_weight) and no y")
-        return IterableSource(data)
+        return IterableSource(data, n_rows)
     raise TypeError(
         f"cannot read rows from {type(data).__name__}: pass a two-dimensional array, the path of a .csv, .parquet or .npz "
         "file, an iterable of (X, y) batches, or a function that returns one"
