@@ -436,20 +436,21 @@ def _multiply_bits(
     words: np.ndarray, others: np.ndarray, grid: np.ndarray, columns: np.ndarray, out: np.ndarray, stride: int
 ) -> None:
     """Write the inner products of rows given by bits, for grids as in `_to_inner_products` with codes of 0 and 255."""
+    # Slices and numbers are taken out of the inner loops, because LLVM vectorises them only then.
     counts = np.empty(_BIT_COLUMNS, np.int32)
     for start in range(0, others.shape[1], _BIT_COLUMNS):
-        size = min(_BIT_COLUMNS, others.shape[1] - start)
+        end = min(start + _BIT_COLUMNS, others.shape[1])
+        right, add, shift = columns[0, start:end], columns[1, start:end], columns[2, start:end]
         for i in range(words.shape[1]):
-            for j in range(size):
-                counts[j] = 0
+            left, total, first = 65025.0 * grid[0, i], grid[1, i], grid[2, i]
+            counts[:] = 0
             for w in range(words.shape[0]):
-                word = words[w, i]
-                for j in range(size):
-                    counts[j] += np.int32(_count_bits(word & others[w, start + j]))  # type: ignore[call-arg]
-            for j in range(size):
-                value = counts[j] * 65025.0 * (grid[0, i] * columns[0, start + j])
-                value = value + columns[1, start + j] * grid[1, i] + grid[2, i] * columns[2, start + j]
-                out[i * stride + start + j] = np.float32(value)
+                word, other = words[w, i], others[w, start:end]
+                for j in range(end - start):
+                    counts[j] += np.int32(_count_bits(word & other[j]))  # type: ignore[call-arg]
+            row = out[i * stride + start : i * stride + end]
+            for j in range(end - start):
+                row[j] = np.float32(counts[j] * (left * right[j]) + add[j] * total + first * shift[j])
 
 
 @numba.njit("void(u1[:, ::1], f8[::1], f8[::1], u1[:, ::1], f8[::1], f8[::1], i8, f4[::1], i8)", cache=True, nogil=True)
