@@ -32,11 +32,11 @@ from gramless._core.progress import log_progress, report_compilation
 from gramless._core.validation import atomic_fit, check_labels, check_outputs, check_weights
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
+from gramless.estimators.one_pass import OnePassEstimator
 from gramless.estimators.svm import KernelSVC, KernelSVR
 from gramless.inference.feature_process import process_batch_rows
 from gramless.inference.intervals import adaptive_scores, prediction_sets, score_threshold
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
-from gramless.models.one_pass import OnePassEstimator
 from gramless.streaming import Stream
 from gramless.tables.attributions import Attributions, shapley_values
 from gramless.tables.column_types import (
