@@ -29,6 +29,8 @@ from gramless.streaming import text
 
 # Rows of the sample, and of the held-out rows: the standard error of a share of 100,000 rows is at most 0.16 %.
 _SAMPLE_ROWS, _MOST_HELD_OUT = 50_000, 100_000
+# Fewest rows of a sample: ten times the fewest rows of a training file, so that a random sample is large enough.
+_FEWEST_SAMPLE_ROWS = 100
 # The sample and the held-out rows take at most the memory budget divided by this number.
 _SAMPLE_SHARE = 8
 # Arrays of the size of the typed table that exist at the peak of a fit in memory: typed, split, encoded, scaled.
@@ -66,9 +68,8 @@ class LargeTable:
             estimator.set_params(class_weight=dict(zip(values.tolist(), balanced.tolist(), strict=True)))
 
         def training_rows() -> Iterator[tuple[Any, ...]]:
-            strings = model.string_columns + [str(model.target)] * model.has_string_classes
             found: list[tuple[pd.DataFrame, np.ndarray]] = []
-            for X, y, start in _numbered(self.settings, strings):
+            for X, y, start in _numbered(self.settings, model.string_columns(model.target)):
                 notify(f"fitting to {self.n_rows:,} rows: reading row {start:,}")
                 known = np.flatnonzero(~pd.isna(y))
                 X, y = X.iloc[known], model.parse_targets(y[known])
@@ -98,10 +99,12 @@ class LargeTable:
 @contextmanager
 def large_table(settings: TrainSettings, notify: Callable[[str], None]) -> Iterator[LargeTable | None]:
     """Yield the sample of a table that does not fit the memory budget, or None if the table fits."""
-    needed, budget, n_rows = _memory_of_table(settings), parse_budget(settings.memory_budget), 0.0
-    if needed is not None:
-        nbytes, n_rows = needed
-    if needed is None or nbytes <= budget:
+    try:
+        budget = parse_budget(settings.memory_budget)
+    except ValueError as reason:
+        raise InputError(str(reason)) from reason
+    nbytes, n_rows = _memory_of_table(settings, budget)
+    if nbytes <= budget:
         yield None
         return
     problem = (
@@ -118,22 +121,25 @@ def large_table(settings: TrainSettings, notify: Callable[[str], None]) -> Itera
     for name in _NEED_ALL_ROWS:
         if getattr(settings, name) != defaults[name]:
             raise InputError(f"{problem}: --{name} needs all rows in memory; leave it out, or use more --memory")
+    most = int(budget / _SAMPLE_SHARE / (nbytes / n_rows))
+    if most < _FEWEST_SAMPLE_ROWS:
+        needed = f"a sample of {_FEWEST_SAMPLE_ROWS} rows takes more than 1/{_SAMPLE_SHARE} of it"
+        raise MemoryError(f"{problem}, and {needed}: use more --memory")
     with tempfile.TemporaryDirectory() as folder:
         notify(f"drawing a sample of {settings.data}")
-        most = int(budget / _SAMPLE_SHARE / (nbytes / n_rows))
         yield _draw(settings, Path(folder), n_rows, most, problem)
 
 
-def _memory_of_table(settings: TrainSettings) -> tuple[float, float] | None:
-    """Return the estimated bytes of a fit in memory and the number of rows; None for a format without batches."""
+def _memory_of_table(settings: TrainSettings, budget: int) -> tuple[float, float]:
+    """Return the estimated bytes of a fit in memory and the number of rows; zeros if it is read at once."""
     path = settings.data
     check_readable(path)
     kind, size = file_format(path), path.stat().st_size
-    if kind not in BATCH_FORMATS or (kind == "csv" and size * _SMALL_SHARE < parse_budget(settings.memory_budget)):
-        return None
+    if kind not in BATCH_FORMATS or (kind == "csv" and size * _SMALL_SHARE < budget):
+        return 0.0, 0.0
     first = next(batches(path, None, size=BATCH_ROWS), None)
     if first is None or not len(first):
-        return None  # the ordinary path reports the empty table
+        return 0.0, 0.0  # the ordinary path reports the empty table
     if kind == "csv":
         with open(path, "rb") as raw:
             decompress: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())

@@ -329,11 +329,12 @@ class TableModel(SavedModel):
         """Yield batches of typed rows of a file together with the columns of the file."""
         if target in self.column_types:
             raise InputError(f"{target!r} is an input column of the model and cannot be the target")
-        strings = self.columns_of("category") + [name for name, form in self.formats.items() if form == "decimal comma"]
-        if target is not None and self.task == "classification" and self.classes_.dtype.kind in "OU":
-            strings.append(target)  # a file in which all labels look like numbers must be read as strings
         first, first_column = 0, self.about.get("counts_from")
-        options: dict[str, Any] = {"n_features": self.n_features, "first_column": first_column, "strings": strings}
+        options: dict[str, Any] = {
+            "n_features": self.n_features,
+            "first_column": first_column,
+            "strings": self.string_columns(target),
+        }
         for rows in batches(data, target, size=size or BATCH_ROWS, **options, held_out=True):
             if not len(rows):
                 continue
@@ -343,6 +344,12 @@ class TableModel(SavedModel):
             yield Batch(self.ready(rows.X, str(data)), rows.y, rows.X)
         if first == 0:
             raise InputError(f"{data} has no rows")
+
+    def string_columns(self, target: str | None) -> list[str]:
+        """Return the names of the columns that must be read from text as strings, even if all values look like numbers."""
+        found = self.columns_of("category") + [name for name, form in self.formats.items() if form == "decimal comma"]
+        has_string_classes = self.task == "classification" and self.classes_.dtype.kind in "OU"
+        return [*found, target] if target is not None and has_string_classes else found
 
     def was_trained_on(self, data: Path) -> bool:
         """Return True if the model was trained on a file with this content."""
