@@ -76,10 +76,11 @@ def test_out_of_memory_shrinks_the_tiles_and_goes_on(digits, torch):
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("highest", 1e-3), ("high", 1e-2)])
-def test_landmark_models_by_conjugate_gradients_agree_with_the_cpu(digits, precision, tolerance):
+# Rounding in the products of precision "high" limits the relative residual to about 5e-6.
+@pytest.mark.parametrize(("precision", "tol", "tolerance"), [("highest", 1e-6, 1e-3), ("high", 1e-5, 1e-2)])
+def test_landmark_models_by_conjugate_gradients_agree_with_the_cpu(digits, precision, tol, tolerance):
     X, y = digits
-    settings = {"n_landmarks": 200, "C": 1.0, "gamma": 0.05, "solver": CG(tol=1e-6, max_iter=300), "random_state": 0}
+    settings = {"n_landmarks": 200, "C": 1.0, "gamma": 0.05, "solver": CG(tol=tol, max_iter=300), "random_state": 0}
     cpu = NystromLSSVC(**settings).fit(X[:1200], y[:1200])
     gpu = NystromLSSVC(device=CUDA(precision=precision), **settings).fit(X[:1200], y[:1200])
     assert gpu.solver_ == "cg"
