@@ -16,7 +16,7 @@ The kernel is RBF with gamma = 1 / 56, the ridge is 1e-7 of the number of rows, 
 `--data covtype` uses rows of Covertype in a random order: the ten numeric columns are standardised, gamma = 0.3, C = 10, and
 the error is that of the last tenth of the rows.
 
-A case is `solver:ROWSxLANDMARKS` with options: `stream` for rows that are generated again in each pass, `parquet` or `memmap`
+A case is `solver:ROWSxLANDMARKS` with options: `stream` for rows generated again in each pass, `parquet` or `memmap`
 for rows in a file or in a memory-mapped array, which are written before the fit; the name of a rule that selects the
 landmarks; `highest` or `medium` for another precision of the products on a GPU than "high"; `seed=N`; `C=NUMBER`. Each case
 runs alone in a process, so that its peak memory is its own, or with `--one-process` all of them in one, on a GPU after small
