@@ -2,7 +2,8 @@
 
     python benchmarks/scale.py --device cuda --cases cg:1e7x5e4 cg:1e7x1e5 sums:1e6x2e4 --out benchmarks/results/scale.json
     python benchmarks/scale.py --cases cg:2e4x500 sums:2e4x500                      # a small trial on the CPU
-    python benchmarks/scale.py --device cuda --cases cg:1e8x2e4:stream --memory-budget 25GB
+    python benchmarks/scale.py --device cuda --cases cg:1e8x2e4:memmap --memory-budget 8GB     # the rows are 11 GB
+    python benchmarks/scale.py --device cuda --cases cg:1e5x1e3 sums:1e5x1e3 --one-process      # compiles once
     python benchmarks/scale.py --device cuda --cases cg:2e5x2e3:highest cg:2e5x2e3:medium cg:1e6x2e4:medium
     python benchmarks/scale.py --cases cg:1e7x5e3:parquet --memory-budget 2GB       # the rows in a file
     python benchmarks/scale.py --data covtype --cases cg:464809x1e4 cg:1e5x1e3:kmeans --memory-budget 2GB
@@ -15,10 +16,14 @@ The kernel is RBF with gamma = 1 / 56, the ridge is 1e-7 of the number of rows, 
 `--data covtype` uses rows of Covertype in a random order: the ten numeric columns are standardised, gamma = 0.3, C = 10, and
 the error is that of the last tenth of the rows.
 
-A case is `solver:ROWSxLANDMARKS` with options: `stream` for rows that are generated again in each pass, `parquet` for rows
-in a file, which is written before the fit; the name of a rule that selects the landmarks; `highest` or `medium` for another
-precision of the products on a GPU than "high"; `seed=N`. Each case runs alone in a process, so that its peak memory is its
-own. CPU seconds are summed over all threads, and depend less on other programs than seconds.
+A case is `solver:ROWSxLANDMARKS` with options: `stream` for rows generated again in each pass, `parquet` or `memmap`
+for rows in a file or in a memory-mapped array, which are written before the fit; the name of a rule that selects the
+landmarks; `highest` or `medium` for another precision of the products on a GPU than "high"; `seed=N`; `C=NUMBER`. Each case
+runs alone in a process, so that its peak memory is its own, or with `--one-process` all of them in one, on a GPU after small
+fits that compile the kernels. CPU seconds are summed over all threads, and depend less on other programs than seconds.
+
+The record of memory-mapped rows has `seconds_of_host`: one pass that reads the rows and copies them to the device without
+products. Compare it, and `seconds_of_pass`, with `seconds_of_pass` of rows that are kept on the device.
 """
 
 from __future__ import annotations
@@ -39,6 +44,8 @@ FEATURES = 28
 BATCH = 2**18
 TEST_ROWS = 200_000
 PRECISIONS = ("highest", "high", "medium")
+# Fits that compile the GPU kernels for few and for many rows and landmarks.
+WARM_UP = ("cg:2e4x500", "cg:3e5x2e4", "sums:2e4x500")
 
 
 def rows(n: int, seed: int, device: str) -> tuple[Any, np.ndarray]:
@@ -76,6 +83,28 @@ def write_parquet(path: Path, n: int) -> None:
             writer.write_table(pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema))
 
 
+def write_memmap(folder: Path, n: int, device: str) -> tuple[np.ndarray, np.ndarray]:
+    """Write the rows of `batches` to an array on disk, and return the array, opened as a memory map, and the labels."""
+    path, labels, start = folder / "rows.npy", np.empty(n, np.int8), 0
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n, FEATURES))
+    for X, y in batches(n, device):
+        part = slice(start, start + len(y))
+        array[part], labels[part], start = X if isinstance(X, np.ndarray) else X.cpu().numpy(), y, part.stop
+    del array  # closes the file
+    return np.load(path, mmap_mode="r"), labels
+
+
+def seconds_of_host(X: np.ndarray, y: np.ndarray, device: str, size: int) -> float:
+    """Return the seconds of one pass that reads the rows and copies them to the device."""
+    from gramless import Stream
+    from gramless._core import arrays as xa
+
+    target, started = xa.resolve_device(device), time.perf_counter()
+    for _ in Stream(X, y).batches(size, prepare=lambda block: xa.copied_ahead(block, target, np.float32)):
+        pass
+    return time.perf_counter() - started
+
+
 def covertype(n: int) -> tuple[np.ndarray, ...]:
     """Return `n` training rows of Covertype and their labels, and the last tenth of all rows for the error."""
     from gramless.papers.datasets import find
@@ -105,8 +134,8 @@ def run_case(case: str, args: argparse.Namespace) -> dict[str, Any]:
     n, m = (int(float(size)) for size in sizes.split("x"))
     precision = next((option for option in options if option in PRECISIONS), "high")
     rule = next((option for option in options if option in LANDMARKS), "uniform")
-    seed = next((int(option.removeprefix("seed=")) for option in options if option.startswith("seed=")), 0)
-    on_gpu = args.device.startswith("cuda")
+    named = dict(option.split("=") for option in options if "=" in option)
+    seed, on_gpu = int(named.get("seed", 0)), args.device.startswith("cuda")
     settings: dict[str, Any] = {"C": 1e7 / n, "gamma": 1 / (2 * FEATURES)}
     data: tuple[Any, Any]
     folder = tempfile.TemporaryDirectory()
@@ -118,8 +147,12 @@ def run_case(case: str, args: argparse.Namespace) -> dict[str, Any]:
         if "parquet" in options:
             data = (Path(folder.name) / "rows.parquet", None)
             write_parquet(data[0], n)
+        elif "memmap" in options:
+            data = write_memmap(Path(folder.name), n, args.device)
         else:
             data = ((lambda: batches(n, args.device)), None) if "stream" in options else rows(n, 0, args.device)
+    if "C" in named:
+        settings["C"] = float(named["C"])
     model = NystromLSSVC(
         n_landmarks=m,
         landmarks=rule,
@@ -139,7 +172,7 @@ def run_case(case: str, args: argparse.Namespace) -> dict[str, Any]:
     reset_peak()
     before, start, cpu = peak_mb(), time.perf_counter(), time.process_time()
     record: dict[str, Any] = {"data": args.data, "case": case, "rows": n, "landmarks": m, "solver": solver, "rule": rule}
-    record |= {"precision": precision} if on_gpu else {"memory_budget": args.memory_budget}
+    record |= {"memory_budget": args.memory_budget} | ({"precision": precision} if on_gpu else {})
     try:
         model.fit(*data)
     except (MemoryError, FloatingPointError, RuntimeError) as error:
@@ -148,6 +181,8 @@ def run_case(case: str, args: argparse.Namespace) -> dict[str, Any]:
     history = model.history_
     record |= {"solver": model.solver_, "reason": model.solver_reason_, "iterations": len(history)}
     record |= {"seconds_of_iterations": history[-1]["seconds"], "residuals": [h.get("residual") for h in history]}
+    if len(history) > 1:
+        record["seconds_of_pass"] = float(np.median(np.diff([h["seconds"] for h in history])))
     if on_gpu:
         record["peak_gigabytes"] = torch.cuda.max_memory_allocated() / 1e9
     else:
@@ -155,6 +190,8 @@ def run_case(case: str, args: argparse.Namespace) -> dict[str, Any]:
     start = time.perf_counter()
     record["test_error"] = float(np.mean(model.predict(X_test) != y_test))
     record["seconds_of_prediction"] = time.perf_counter() - start
+    if isinstance(data[0], np.memmap):
+        record["seconds_of_host"] = seconds_of_host(*data, args.device, BATCH)
     folder.cleanup()
     return record
 
@@ -166,23 +203,37 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--memory-budget", default=None)
     parser.add_argument("--out", type=Path, help="file to which the records are appended")
+    parser.add_argument("--one-process", action="store_true", help="run all cases in this process")
     parser.add_argument("--verbose", type=int, default=0)
     args = parser.parse_args()
-    if len(args.cases) > 1:
+    if args.one_process:
+        for case in WARM_UP if args.device.startswith("cuda") else ():
+            run_case(case, args)
+    elif len(args.cases) > 1:
         others = sys.argv[1:]
         at = others.index("--cases")
         del others[at : at + 1 + len(args.cases)]
         for case in args.cases:
             subprocess.run([sys.executable, __file__, *others, "--cases", case], check=True)
         return
-    record = run_case(args.cases[0], args)
-    print(json.dumps(record), flush=True)
-    if args.out:
-        from gramless.papers.experiments.environment import environment
+    for case in args.cases:
+        record = run_case(case, args)
+        print(json.dumps(record), flush=True)
+        if args.out:
+            write_record(args.out, record, args.device)
 
-        runs = json.loads(args.out.read_text()) if args.out.exists() else []
-        runs.append({"environment": environment(args.device), "records": [record]})
-        args.out.write_text(json.dumps(runs, indent=1) + "\n")
+
+def write_record(path: Path, record: dict[str, Any], device: str) -> None:
+    """Append a record to the runs in a file, with the hardware and the versions of this process."""
+    from gramless.papers.experiments.environment import environment
+
+    runs = json.loads(path.read_text()) if path.exists() else []
+    found = environment(device)
+    if runs and runs[-1]["environment"] == found:
+        runs[-1]["records"].append(record)
+    else:
+        runs.append({"environment": found, "records": [record]})
+    path.write_text(json.dumps(runs, indent=1) + "\n")
 
 
 if __name__ == "__main__":

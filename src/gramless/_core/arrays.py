@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any, Protocol, TypeGuard, cast
 
 import numpy as np
@@ -167,6 +168,30 @@ def to_device(x: Array, device: str, dtype: Any = None) -> Array:
     if isinstance(x, np.ndarray) and not x.flags.writeable:
         x = x.copy()  # torch warns about tensors over read-only memory
     return torch.as_tensor(x, device=target, dtype=kind)
+
+
+def copied_ahead(x: Array, device: str, dtype: Any) -> Array:
+    """Return a NumPy array on a CUDA device in a NumPy `dtype`, copied while kernels run; other arrays unchanged.
+
+    Copies in the stream of the kernels would wait for all kernels that other threads have started.
+    """
+    if not device.startswith("cuda") or not isinstance(x, np.ndarray):
+        return x
+    torch, stream = import_torch(), _copy_stream(device)
+    pinned = torch.empty(x.shape, dtype=getattr(torch, np.dtype(dtype).name), pin_memory=True)
+    pinned.numpy()[...] = x
+    with torch.cuda.stream(stream):
+        copied = pinned.to(device, non_blocking=True)
+    stream.synchronize()
+    # The allocator must not reuse the memory for the next copy before the kernels have read it.
+    copied.record_stream(torch.cuda.default_stream(device))
+    return cast(Array, copied)
+
+
+@cache
+def _copy_stream(device: str) -> Any:
+    """Return the stream for copies to a device; torch's allocator caches memory for each stream."""
+    return import_torch().cuda.Stream(device)
 
 
 def _dense_on_device(X: Any, device: str, dtype: Any) -> Array:

@@ -177,9 +177,9 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "iub" and len(y) == n:
-        classes, codes = np.unique(y, return_inverse=True)
+        classes = np.unique(y)
         if 2 <= len(classes) <= n // 2:  # scikit-learn checks whether more labels are continuous values
-            return classes, codes
+            return classes, np.searchsorted(classes, y)  # np.unique would sort the rows with their numbers for the codes
     y = column_or_1d(_host_values("y", y), warn=True)
     if len(y) != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}")

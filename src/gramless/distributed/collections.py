@@ -13,14 +13,10 @@ import dask
 import numpy as np
 from dask.distributed import Client, Future
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.random import sample_without_replacement
 
 from gramless._core.dask_dispatch import is_dask_collection
 from gramless._core.validation import missing_mask, working_dtype
 from gramless.distributed.cluster import cluster_memory
-
-# Number of rows up to which a sample is drawn as a permutation, as in a local fit; larger permutations cost too much memory.
-_PERMUTED_ROWS = 10**7
 
 
 @dataclass
@@ -111,13 +107,6 @@ def class_factors(class_weight: Any, rows: Rows) -> np.ndarray | None:
     if isinstance(class_weight, str) and class_weight == "balanced":
         return rows.mass.sum() / (np.count_nonzero(rows.mass) * np.where(rows.mass > 0, rows.mass, 1.0))
     raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}")
-
-
-def draw(n: int, size: int, rng: np.random.RandomState) -> np.ndarray:
-    """Return the sorted indices of `size` random rows of `n`, or of all rows if `n` is smaller."""
-    if n <= _PERMUTED_ROWS:
-        return np.sort(rng.permutation(n)[: min(size, n)])
-    return np.sort(sample_without_replacement(n, size, random_state=rng))
 
 
 def describe(client: Client, X: Any, y: Any, sample_weight: Any, *, dtype: Any, classification: bool) -> Rows:

@@ -21,13 +21,14 @@ from sklearn.utils import check_random_state
 from gramless._core.targets.columns import Standardised, class_targets
 from gramless.callbacks import read_callbacks
 from gramless.distributed.cluster import check_settings, cluster_memory, n_threads
-from gramless.distributed.collections import Piece, Rows, class_factors, draw, join
+from gramless.distributed.collections import Piece, Rows, class_factors, join
 from gramless.distributed.operator import DistributedOperator, RemoteColumns
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.linalg.least_squares import ExpansionFit, solve_expansion
 from gramless.linalg.operators.kernel import check_diagonal
 from gramless.linalg.planning.plan import solver_name
 from gramless.linalg.solvers import Averaged
+from gramless.streaming.reservoir import draw
 
 UNSUPPORTED = {"warm_start", "device", "memory_budget"}
 

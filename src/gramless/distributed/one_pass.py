@@ -20,7 +20,7 @@ from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.threads import slices
 from gramless.approximation.features import FeatureMap
 from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
-from gramless.distributed.collections import Piece, Rows, class_factors, draw
+from gramless.distributed.collections import Piece, Rows, class_factors
 from gramless.distributed.operator import retry_if_lost
 from gramless.estimators.one_pass import OnePassEstimator
 from gramless.streaming.learners import (
@@ -34,7 +34,7 @@ from gramless.streaming.learners import (
 )
 from gramless.streaming.learners.conjugate_gradients import FirstSums, PassRows, RowTotals, solve_by_passes, unwhitened_map
 from gramless.streaming.learners.training_pass import rows_to_examine
-from gramless.streaming.reservoir import Reservoir
+from gramless.streaming.reservoir import Reservoir, draw
 from gramless.streaming.stream import Stream
 
 

@@ -25,7 +25,7 @@ from gramless._core.arrays import Array
 from gramless.approximation.features.landmark_map import Whitening
 from gramless.approximation.landmarks import as_points, select
 from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
-from gramless.distributed.collections import Piece, Rows, class_factors, draw
+from gramless.distributed.collections import Piece, Rows, class_factors
 from gramless.estimators.risvo import RiSVOClassifier
 from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.linalg.operators import evaluate, expand
@@ -41,6 +41,7 @@ from gramless.streaming.learners.active_set import (
     sums_over,
 )
 from gramless.streaming.learners.ridge_sums import RidgeSums
+from gramless.streaming.reservoir import draw
 
 # Rows from which the basis is chosen and gamma="scale" is computed.
 _CANDIDATES = 50_000

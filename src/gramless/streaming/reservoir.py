@@ -7,9 +7,20 @@ depend on the batches.
 from __future__ import annotations
 
 import numpy as np
+from sklearn.utils.random import sample_without_replacement
 
 from gramless._core import arrays as xa
 from gramless.streaming.sources import RowBlock, concatenate
+
+# Number of rows up to which a sample is drawn as a permutation; larger permutations cost too much memory and time.
+_PERMUTED_ROWS = 10**7
+
+
+def draw(n: int, size: int, rng: np.random.RandomState) -> np.ndarray:
+    """Return the sorted indices of `size` random rows of `n`, or of all rows if `n` is smaller."""
+    if n <= _PERMUTED_ROWS:
+        return np.sort(rng.permutation(n)[:size])
+    return np.sort(sample_without_replacement(n, min(size, n), random_state=rng))
 
 
 class Reservoir:

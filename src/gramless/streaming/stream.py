@@ -20,7 +20,7 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.validation import missing_mask
-from gramless.streaming.reservoir import Reservoir
+from gramless.streaming.reservoir import Reservoir, draw
 from gramless.streaming.sources import ArraySource, IterableSource, RowBlock, Source
 from gramless.streaming.tuning import TUNING
 
@@ -211,7 +211,7 @@ class Stream:
         """
         source = self._source
         if isinstance(source, ArraySource):
-            idx = np.sort(rng.permutation(source.length)[: min(n, source.length)])
+            idx = draw(source.length, n, rng)
             rows = source.take(idx)
             self._check_sample(rows, idx)
             return rows

@@ -242,14 +242,17 @@ class PassRows:
         reference = xa.empty((0,), self.landmarks.data if xa.is_sparse(self.landmarks) else self.landmarks, np.float64)
 
         def convert(X: Array) -> Array:
-            return learning.format.convert(X, self._name)
+            return learning.format.convert(xa.copied_ahead(X, learning.format.device, learning.format.dtype), self._name)
 
         for batch in self._stream.batches(self._plan.batch_rows, prepare=convert):
             encoded = learning.targets.read(batch.y)
             weights = learning.class_weighted(encoded, batch.weights)
-            column = np.ones((len(batch), 1)) if weights is None else np.asarray(weights)[:, None]
+            if weights is None:  # ones from the host would wait for the kernels of earlier batches
+                column = xa.zeros((len(batch), 1), reference) + 1
+            else:
+                column = xa.like(np.asarray(weights)[:, None], reference)
             rows = self._products.rows(batch.X, store=self._plan.stored == "values")
-            yield rows, encoded, xa.like(column, reference)
+            yield rows, encoded, column
 
     def normal_times(self, A: Array, shift: Array) -> Array:
         """Return `K_mn W (K_nm A - shift)`, in one pass over the rows."""
