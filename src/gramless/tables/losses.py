@@ -14,10 +14,11 @@ from copy import copy
 from typing import Self
 
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.metrics import average_precision_score
 
 from gramless._core.targets.columns import class_targets
-from gramless.inference.softmax_link import estimates, temperature_loss, temperature_loss_and_slopes
+from gramless.inference.softmax_link import estimates, temperature, temperature_loss, temperature_loss_and_slopes
 from gramless.tables.preparation import skewness
 
 # Quantile 3/4 of the normal distribution, the median distance from its mean.
@@ -99,6 +100,15 @@ class ClassLoss(Loss):
             return float(np.average(scores.argmax(axis=1) != codes, weights=weights))
         precisions = [average_precision_score(codes == c, scores[:, c], sample_weight=weights) for c in np.unique(codes)]
         return 1 - float(np.mean(precisions))
+
+    def by_row(self, predictions: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the loss of each row times its weight: 0 or 1 for the metric "accuracy", else the log loss."""
+        codes, scores = self.codes[rows], estimates(predictions)
+        if self.metric == "accuracy":
+            return self.weights_of(rows) * (scores.argmax(axis=1) != codes)
+        weights = None if self.weights is None else self.weights[rows]
+        logs = log_softmax(temperature(predictions, codes, weights) * scores, axis=1)
+        return self.weights_of(rows) * -logs[np.arange(len(codes)), codes]
 
     def gradient(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
         """Return the loss of the scores, a mean negative log likelihood, and its gradient."""
@@ -215,12 +225,16 @@ class ValueLoss(Loss):
         """Return predictions that can be averaged over settings: values in units of the target."""
         return self.from_scores(scores, self.scales(), log, self.factor(scores, rows, log))
 
-    def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
+    def by_row(self, predictions: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the loss of each row times its weight."""
         error = (predictions - self.y[rows]) / self.spread
         size = np.abs(error) if self.metric == "absolute_error" else error**2
         if self.metric == "huber":
             size = np.where(np.abs(error) <= _HUBER, size, _HUBER * (2 * np.abs(error) - _HUBER))
-        return float(np.average(size, weights=None if self.weights is None else self.weights[rows]))
+        return Loss.weights_of(self, rows) * size
+
+    def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
+        return float(self.by_row(predictions, rows).sum() / Loss.weights_of(self, rows).sum())
 
     def gradient(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
         """Return half the logarithm of the mean squared error of the scores, and its gradient.

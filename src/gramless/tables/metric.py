@@ -170,10 +170,11 @@ def learn_scales(
     log: bool,
     *,
     steps: int,
+    logs: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-    """Return the logarithms of the scales and `C` after `steps` L-BFGS iterations from equal scales."""
-    count = int(groups.max()) + 1
-    start = np.append(np.zeros(count), np.log(C))
+    """Return the logarithms of the scales and `C` after `steps` L-BFGS iterations from `logs` and `C`."""
+    count = len(logs)
+    start = np.append(np.clip(logs, -_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), np.log(C))
     bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE)] * count + [(np.log(TUNING.smallest_C), np.log(TUNING.largest_C))]
 
     def total(parameters: np.ndarray) -> tuple[float, np.ndarray]:
