@@ -208,7 +208,8 @@ def _cell_type(column: InputColumn) -> Any:
         shown = ", ".join(column.levels[:20]) + (", ..." if len(column.levels) > 20 else "")
         known = f"Categories of the training rows: {shown}"
     elif column.low is not None:
-        low, high = (f"{end:.6g}" if column.kind == "number" else end for end in (column.low, column.high))
+        ends = (column.low, column.high)
+        low, high = (f"{end:.6g}" if column.kind == "number" else end.removesuffix("T00:00:00") for end in ends)
         known = f"Range of the training rows: {low} to {high}"
     about = Field(description=known, examples=None if column.typical is None else [column.typical])
     cell = _TYPES[column.kind]
