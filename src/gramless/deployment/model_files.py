@@ -86,6 +86,8 @@ RENAMED = {
     "gramless.estimators.lssvm_cv.LSSVCCV": "gramless.estimators.lssvm.LSSVC",
     "gramless.estimators.lssvm_cv.LSSVRCV": "gramless.estimators.lssvm.LSSVR",
     "gramless.features.fourier_map.FourierFeatures": "gramless.approximation.features.fourier_map.FourierBasis",
+    "gramless.kernels.equality": "gramless.kernels.stationary",
+    "gramless.kernels.matern": "gramless.kernels.stationary",
     "gramless.learners.driver.Model": "gramless.streaming.learners.training_pass.OnePassModel",
     "gramless.learners.driver.Pass": "gramless.streaming.learners.training_pass.PassOfVersion01",
     "gramless.learners.steps.StepsRun": "gramless.streaming.learners.gradient.GradientState",
