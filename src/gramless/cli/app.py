@@ -282,7 +282,7 @@ def _import_skops() -> None:
         import skops.io  # noqa: F401
     finally:
         for name in hidden:
-            del sys.modules[name]
+            sys.modules.pop(name)
         gc.freeze()
         gc.enable()
 
