@@ -14,9 +14,9 @@ from sklearn.metrics import roc_auc_score
 
 import gramless
 from gramless.cli.display import Heartbeat
-from gramless.cli.model_card import checksum
 from gramless.cli.scores import roc_auc, verdict
 from gramless.cli.scores import score as all_scores
+from gramless.cli.table_files import checksum
 
 
 @pytest.fixture(scope="module")

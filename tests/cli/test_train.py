@@ -302,7 +302,7 @@ def test_columns_without_a_value_in_the_training_rows_are_described(run, tmp_pat
 def test_importance_and_report_use_rows_that_the_model_was_not_fitted_to(run, plants, tmp_path, monkeypatch):
     used = []
     monkeypatch.setattr("gramless.cli.train.importance", lambda model, X, y, **_: used.append((model, len(y))) or {})
-    monkeypatch.setattr("gramless.cli.train.write_card", lambda model, X, y, *_: used.append((model, len(y))))
+    monkeypatch.setattr("gramless.cli.train.write_report", lambda _, model, X, y, *__: used.append((model, len(y))))
     options = ("--target", "weight", "--cv", "3", "--out", tmp_path / "m", "--time", "4s", "--report")
     assert run("train", plants / "weights.tsv", *options).code == 0
     assert [(len(model.estimator.loo_residuals_), n) for model, n in used] == [(160, 80)] * 2

@@ -65,7 +65,8 @@ def fit_model(
             pipeline, about = _fit_table(X, y, weights, table, settings, notify, seconds)
     except ValueError as reason:  # the estimator rejects a setting, and its message gives the reason
         raise InputError(str(reason)) from reason
-    types = {} if table.columns is None else table.columns.type_of
+    columns = table.columns
+    types = {} if columns is None else columns.type_of
     counts = Counter(types.values())
     about = {
         "gramless": __version__,
@@ -79,13 +80,14 @@ def fit_model(
             "numbers": counts["number"],
             "words": counts["category"],
             **{f"{kind}s": counts[kind] for kind in ("date", "text") if counts[kind]},
-            "left_out": {} if table.columns is None else table.columns.left_out_,
+            "left_out": {} if columns is None else columns.left_out_,
         },
         **about,
         **constant_prediction(y, table.task, median=getattr(pipeline[-1], "loss_", "squared_error") != "squared_error"),
         **({} if table.first_column is None else {"counts_from": table.first_column}),
     }
-    return TableModel(pipeline, types, settings.target, table.task, about)
+    formats = {} if columns is None else columns.formats_
+    return TableModel(pipeline, types, settings.target, table.task, about, formats=formats)
 
 
 def _weights(table: TrainingTable, rows: Any) -> np.ndarray | None:
@@ -101,21 +103,17 @@ def refitted(model: TableModel, table: TrainingTable, settings: TrainSettings, n
     if has_logarithms and table.y.min() <= 0:
         return fit_model(table, rows, settings, notify)  # the training rows lack a target without a logarithm
     notify(f"fitting the settings to all {len(rows):,} rows")
-    began, weights, again = time.perf_counter(), _weights(table, rows), copy.copy(model)
-    if table.columns is not None:
-        estimator = copy.copy(model.estimator)
-        estimator.refit(table.X, table.y, sample_weight=weights)
-        again.pipeline = Pipeline([("model", estimator)])
-    else:
-        scaler, estimator = clone(model.pipeline[0]), clone(model.estimator)
+    began, weights = time.perf_counter(), _weights(table, rows)
+    if table.is_sparse:
+        pipeline = clone(model.pipeline)
         if hasattr(model.estimator, "C_"):
-            estimator.set_params(C=float(model.estimator.C_))
-        estimator.fit(scaler.fit_transform(table.X), table.y, **({} if weights is None else {"sample_weight": weights}))
-        if hasattr(estimator, "finish"):
-            estimator.finish()
-        again.pipeline = Pipeline([("prepare", scaler), ("model", estimator)])
-    again.about = model.about | {"refit_seconds": time.perf_counter() - began}
-    return again
+            pipeline.set_params(model__C=float(model.estimator.C_))
+        _fit_pipeline(pipeline, table.X, table.y, weights)
+    else:
+        estimator = copy.copy(model.estimator).refit(table.X, table.y, sample_weight=weights)
+        pipeline = Pipeline([("model", estimator)])
+    about = model.about | {"refit_seconds": time.perf_counter() - began}
+    return TableModel(pipeline, model.column_types, model.target, model.task, about, formats=model.formats)
 
 
 def _fit_table(
@@ -151,7 +149,6 @@ def _fit_table(
         **options,
     )
     estimator.fit(X, y, sample_weight=weights)
-    estimator.columns_.formats_ = table.columns.formats_  # X has been converted already
     estimator.set_params(callback=None)
     model = estimator.model_
     about = {
@@ -178,12 +175,10 @@ def _fit_sparse(
     name = "nystrom" if settings.estimator == "auto" else settings.estimator
     classifier = table.task == "classification"
     proba = settings.proba if settings.proba is not None else name != "svm"
-    scaler = MaxAbsScaler()
-    scaled = scaler.fit_transform(X)
     began = time.perf_counter()
     notify("tuning by leave-one-out")
     kernel = settings.kernel or "rbf"
-    C, gamma = _sparse_settings(scaled, y, classifier, name, kernel, settings)
+    C, gamma = _sparse_settings(MaxAbsScaler().fit_transform(X), y, classifier, name, kernel, settings)
     tuned = time.perf_counter()
     model = single_model(
         name,
@@ -199,9 +194,7 @@ def _fit_sparse(
         random_state=settings.seed,
     )
     notify(f"fitting {type(model).__name__} on {len(y):,} rows")
-    model.fit(scaled, y, **({} if weights is None else {"sample_weight": weights}))
-    if hasattr(model, "finish"):
-        model.finish()  # delete the sums that only further calls of partial_fit need
+    pipeline = _fit_pipeline(Pipeline([("prepare", MaxAbsScaler()), ("model", model)]), X, y, weights)
     about = {
         "estimator": type(model).__name__,
         "why": f"{len(y):,} sparse rows",
@@ -211,7 +204,14 @@ def _fit_sparse(
         "tune_seconds": tuned - began,
         "fit_seconds": time.perf_counter() - tuned,
     }
-    return Pipeline([("prepare", scaler), ("model", model)]), about
+    return pipeline, about
+
+
+def _fit_pipeline(pipeline: Pipeline, X: Any, y: np.ndarray, weights: np.ndarray | None) -> Pipeline:
+    pipeline.fit(X, y, model__sample_weight=weights)
+    if hasattr(pipeline[-1], "finish"):
+        pipeline[-1].finish()  # delete the sums that only further calls of partial_fit need
+    return pipeline
 
 
 def _sparse_settings(

@@ -12,9 +12,9 @@ from rich.markup import escape
 import gramless
 from gramless._core.files import atomic_write
 from gramless._core.memory import format_bytes, free_memory, parse_budget
+from gramless.cli.card import card_path, print_sections, sections
 from gramless.cli.errors import InputError, check_writable, require
 from gramless.cli.model import TableModel, load_any
-from gramless.cli.model_card import card_path, print_sections, sections
 from gramless.cli.table_files import checksum
 from gramless.estimators.table import default_seconds
 from gramless.papers.experiments.environment import commit, hardware, versions

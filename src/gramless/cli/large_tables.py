@@ -87,11 +87,8 @@ class LargeTable:
             estimator.refit_batches(training_rows, n_rows=self.n_rows)
         except ValueError as reason:
             raise InputError(str(reason)) from reason
-        model.about |= {
-            "why": self.message,
-            "reductions": estimator.reductions_,
-            "fit_seconds": model.about["fit_seconds"] + estimator.timings_["fit"],
-        }
+        seconds = model.about["fit_seconds"] + estimator.timings_["fit"]
+        model.about.update(why=self.message, reductions=estimator.reductions_, fit_seconds=seconds)
         X_test, y_test = zip(*held_out, strict=True)
         return pd.concat(X_test, ignore_index=True), np.concatenate(y_test)
 

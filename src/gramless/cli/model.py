@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 import gramless
 from gramless.cli.errors import InputError, check_readable, is_pictures
 from gramless.cli.scores import Score, confusion, probability_scores, score
-from gramless.cli.table_files import BATCH_ROWS, batches, checksum
+from gramless.cli.table_files import BATCH_ROWS, batches, checksum, select_rows
 from gramless.estimators.novelty import NystromNovelty
 from gramless.tables.column_types import CellError, TableColumns, category_name
 
@@ -68,8 +68,8 @@ def cell_errors(X: pd.DataFrame, origin: str) -> Iterator[None]:
 class SavedModel(BaseEstimator):
     """Base class of the models that `gramless train` saves."""
 
-    # Names of the input and of its elements in messages.
-    source, unit = "file", "rows"
+    # Names of the input and of its elements in messages, and number of elements in a batch.
+    source, unit, batch_size = "file", "rows", BATCH_ROWS
     task: str
     target: str | None
     about: dict[str, Any]
@@ -79,9 +79,21 @@ class SavedModel(BaseEstimator):
         """Fitted estimator or pipeline that predicts batches."""
         raise NotImplementedError
 
-    def read(self, data: Path, target: str | None, size: int | None = None) -> Iterator[Batch]:
-        """Yield the content of a file or folder in batches; `target` is None for inputs without targets."""
+    def read(self, data: Path, target: str | None, size: int | None) -> Iterator[Batch]:
+        """Yield the content of a file or folder in batches, or one batch if `size` is None; `target` may be None."""
         raise NotImplementedError
+
+    def read_labelled(self, data: Path, target: str | None, size: int | None) -> Iterator[tuple[Any, np.ndarray, int]]:
+        """Yield the rows with a target, their targets, and the number of the other rows of each batch."""
+        found = 0
+        for X, y, _ in self.read(data, target, size):
+            if y is None:
+                raise InputError(f"{data} has no target: name the column with --target")
+            known = np.flatnonzero(~pd.isna(y))
+            found += len(known)
+            yield select_rows(X, known), y[known], len(y) - len(known)
+        if not found:
+            raise InputError(f"{data} has no target in any row: nothing can be scored")
 
     def was_trained_on(self, data: Path) -> bool:
         """Return True if the model was trained on this file or folder."""
@@ -164,6 +176,8 @@ class TableModel(SavedModel):
         Description of training and scores as JSON.
     novelty : NystromNovelty or None
         Detector of rows that are far from all training rows.
+    formats : dict of str or None
+        Formats of dates and numbers in files, by column, as in `TableColumns.formats_`.
     """
 
     def __init__(
@@ -174,6 +188,7 @@ class TableModel(SavedModel):
         task: str,
         about: dict[str, Any],
         novelty: NystromNovelty | None = None,
+        formats: dict[str, str] | None = None,
     ):
         self.pipeline = pipeline
         self.column_types = column_types
@@ -181,6 +196,7 @@ class TableModel(SavedModel):
         self.task = task
         self.about = about
         self.novelty = novelty
+        self.formats = formats or {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore attributes; files of version 0.1.0 have one list of names for each column type."""
@@ -188,6 +204,8 @@ class TableModel(SavedModel):
         if "column_types" not in state:
             lists = {kind: state.pop(name, None) or [] for name, kind in old.items()}
             state["column_types"] = {name: kind for kind, names in lists.items() for name in names}
+        if "formats" not in state:
+            state["formats"] = getattr(getattr(state["pipeline"][-1], "columns_", None), "formats_", {})
         super().__setstate__(state)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -223,11 +241,6 @@ class TableModel(SavedModel):
     def onnx_source(self) -> Pipeline:
         """Pipeline that `gramless.to_onnx` writes."""
         return self.pipeline
-
-    @property
-    def formats(self) -> dict[str, str]:
-        """Formats of dates and numbers in files, by column."""
-        return getattr(getattr(self.estimator, "columns_", None), "formats_", {})
 
     @property
     def estimator(self) -> Any:
@@ -325,17 +338,20 @@ class TableModel(SavedModel):
             found[row].append(FAR)
         return found
 
-    def read(self, data: Path, target: str | None, size: int | None = None) -> Iterator[Batch]:
+    def read(self, data: Path, target: str | None, size: int | None) -> Iterator[Batch]:
         """Yield batches of typed rows of a file together with the columns of the file."""
         if target in self.column_types:
             raise InputError(f"{target!r} is an input column of the model and cannot be the target")
-        first, first_column = 0, self.about.get("counts_from")
-        options: dict[str, Any] = {
-            "n_features": self.n_features,
-            "first_column": first_column,
-            "strings": self.string_columns(target),
-        }
-        for rows in batches(data, target, size=size or BATCH_ROWS, **options, held_out=True):
+        first = 0
+        for rows in batches(
+            data,
+            target,
+            size=size,
+            n_features=self.n_features,
+            first_column=self.about.get("counts_from"),
+            strings=self.string_columns(target),
+            held_out=True,
+        ):
             if not len(rows):
                 continue
             if isinstance(rows.X, pd.DataFrame):

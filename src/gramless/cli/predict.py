@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from gramless._core.files import atomic_write
+from gramless.cli.card import print_sections, score_sections
 from gramless.cli.display import Heartbeat, StepDisplay
 from gramless.cli.errors import InputError, check_coverage, check_writable, is_pictures, is_stream, require
 from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, load_model
-from gramless.cli.model_card import print_sections, score_sections
 from gramless.cli.options import PredictSettings
-from gramless.cli.table_files import output_format, quoted_names, select_rows, standard_input
+from gramless.cli.table_files import output_format, quoted_names, standard_input
 
 # Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
 _NOVEL_SHARE = 0.02
@@ -49,7 +49,7 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
         raise InputError("the model predicts a quantity, and sets are only for classes: use --interval")
     total, unlike, heartbeat = 0, Counter[str](), Heartbeat(console)
     with standard_input(settings.data) as source:
-        pieces = model.read(source, None, batch_rows)
+        pieces = model.read(source, None, batch_rows or model.batch_size)
         first = next(pieces)  # input errors are raised before the output is opened
         with rows_written(out) as write:
             for X, _, shown in chain([first], pieces):
@@ -101,27 +101,20 @@ def evaluate(
     """Print and return the scores of a saved model on a file with targets, or on a folder of labelled pictures."""
     model = load_model(model_path, data)
     target = target if target is not None else model.target
-    unlike, left_out, unit = Counter[str](), 0, model.unit
+    unlike, found, left_out, unit = Counter[str](), 0, 0, model.unit
 
-    def known_targets(source: Path) -> Iterator[tuple[Any, np.ndarray]]:
-        nonlocal left_out
-        found = 0
-        for X, y, _ in model.read(source, target, batch_rows):
-            unlike.update(chain.from_iterable(model.unusual_values(X)))
-            if y is None:
-                raise InputError(f"{data} has no target: name the column with --target")
-            kept = np.flatnonzero(~pd.isna(y))
-            left_out += len(y) - len(kept)
-            found += len(kept)
-            if len(kept):
-                yield select_rows(X, kept), y[kept]
-            notify(f"{found:,} {unit} scored")
-        if not found:
-            raise InputError(f"{data} has no target in any row: nothing can be scored")
+    def rows_with_targets(source: Path) -> Iterator[tuple[Any, np.ndarray]]:
+        nonlocal found, left_out
+        for X, y, without in model.read_labelled(source, target, batch_rows or model.batch_size):
+            found, left_out = found + len(y), left_out + without
+            notify(f"scoring {found:,} {unit}")
+            if len(y):
+                unlike.update(chain.from_iterable(model.unusual_values(X)))
+                yield X, y
 
     with StepDisplay(console) as notify, standard_input(data) as source:
         trained_on = model.was_trained_on(source)
-        scored = model.scored(known_targets(source))
+        scored = model.scored(rows_with_targets(source))
     _warn_unseen(console, unlike)
     if trained_on:
         console.print(
@@ -135,8 +128,8 @@ def evaluate(
         console.print(f"[yellow]{unknown}[/yellow]: they count as errors")
     scores = [one.as_json() for one in scored.scores]
     print_sections(console, score_sections(scores, scored.confusion, f"{scored.rows:,} {unit} of {data.name}"))
-    found = {"rows": scored.rows, "scores": scores, "trained_on_this_file": trained_on}
-    return found if scored.confusion is None else {**found, "confusion": scored.confusion}
+    result = {"rows": scored.rows, "scores": scores, "trained_on_this_file": trained_on}
+    return result if scored.confusion is None else {**result, "confusion": scored.confusion}
 
 
 Write = Callable[[pd.DataFrame, list[str]], Any]

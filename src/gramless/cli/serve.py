@@ -126,8 +126,10 @@ def load_scorer(path: Path) -> Scorer:
     if isinstance(model, TableClassifier | TableRegressor):  # saved in Python
         check_is_fitted(model, "columns_")
         task = "classification" if isinstance(model, TableClassifier) else "regression"
-        about = {"estimator": type(model).__name__}
-        model = TableModel(Pipeline([("model", model)]), model.columns_.type_of, None, task, about)
+        about, columns = {"estimator": type(model).__name__}, model.columns_
+        model = TableModel(
+            Pipeline([("model", model)]), columns.type_of, None, task, about, formats=getattr(columns, "formats_", {})
+        )
     if isinstance(model, TableModel) and not model.column_types:
         raise InputError(f"{path} was trained on sparse data, whose columns have no names: it cannot be served")
     scorer: Scorer = TableScorer(model) if isinstance(model, TableModel) else ArrayScorer(model, str(path))

@@ -9,23 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
 import gramless
-from gramless.cli.card import write_card
+from gramless.cli.card import card_path, describe_inputs, print_sections, sections, write_card, write_report
 from gramless.cli.display import StepDisplay
 from gramless.cli.errors import InputError
 from gramless.cli.fitting import Notify, fit_model, refitted
 from gramless.cli.importance import METRICS, TUNING, importance
 from gramless.cli.large_tables import large_table
-from gramless.cli.model import TableModel, typed_frame
-from gramless.cli.model_card import card_path, describe_inputs, print_sections, sections, write_model_card
+from gramless.cli.model import TableModel
 from gramless.cli.options import TrainSettings
 from gramless.cli.scores import Score, error_bound, verdict
 from gramless.cli.splits import folds, hold_out
-from gramless.cli.table_files import batches, select_rows, standard_input
+from gramless.cli.table_files import select_rows, standard_input
 from gramless.cli.training_table import TrainingTable, read_training_table
 from gramless.estimators.table import default_seconds
 
@@ -69,12 +67,12 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
             X_test, y_test = large.fit(scored, table, notify)
         notify("scoring")
         if settings.test is not None:
-            X_test, y_test = _read_test_rows(settings.test, settings.target, table)
+            [(X_test, y_test, _)] = scored.read_labelled(settings.test, settings.target, None)
         elif large is None:
             X_test, y_test = select_rows(table.X, test_rows), table.y[test_rows]
         found = scored.scored([(X_test, y_test)], settings.seed)
         scores = _first_by_metric(found.scores if fold_scores is None else fold_scores, settings.metric)
-        scored.about |= _measured(scored, X_test, y_test, scores, settings)
+        scored.about.update(_measured(scored, X_test, y_test, scores, settings))
         if found.confusion is not None and settings.cv is None:
             scored.about["confusion"] = found.confusion
         n_rows = len(rows) if large is None else large.n_rows
@@ -92,7 +90,7 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
         _save(model, settings.out)
     _print_summary(console, model, scores, settings.out)
     if not table.is_sparse and settings.importance:
-        model.about |= {"importance_metric": settings.metric or _default_metric(scored), "importance": {}}
+        model.about.update(importance_metric=settings.metric or _default_metric(scored), importance={})
         if time.perf_counter() < clock.deadline:
             with StepDisplay(console) as notify:
                 model.about["importance"] = importance(
@@ -108,16 +106,15 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
                 _save(model, settings.out)
         _print_importance(console, model)
     if settings.report:
-        scored.about = model.about
         report = settings.out.with_suffix(".html")
-        write_card(scored, X_test, y_test, report, settings.seed)
+        write_report(model, scored, X_test, y_test, report, settings.seed)
         console.print(f"Report [bold]{escape(str(report))}[/bold]")
     return model
 
 
 def _save(model: TableModel, out: Path) -> None:
     gramless.save(model, out)
-    write_model_card(model, out)
+    write_card(model, out)
 
 
 class _TimeBudget:
@@ -175,21 +172,6 @@ def _checked_against(settings: TrainSettings, table: TrainingTable, console: Con
         console.print("[dim]no probabilities: leave-one-out cannot predict a class that has a single row[/dim]")
         return replace(settings, proba=False)
     return settings
-
-
-def _read_test_rows(path: Path, target: str | None, table: TrainingTable) -> tuple[Any, np.ndarray]:
-    """Return typed rows and targets of the file that `--test` names."""
-    columns = table.columns
-    strings = [] if columns is None else [name for name, kind in columns.type_of.items() if kind == "category"]
-    strings += [] if columns is None else [name for name, form in columns.formats_.items() if form == "decimal comma"]
-    rows = next(batches(path, target, size=None, strings=strings, held_out=True))
-    if rows.y is None:
-        raise InputError(f"{path} has no target: it needs the column {target!r}")
-    known = np.flatnonzero(~pd.isna(rows.y))
-    if len(known) == 0:
-        raise InputError(f"{path} has no target in any row: nothing can be scored")
-    X = rows.X if columns is None else typed_frame(rows.X, columns, str(path))
-    return select_rows(X, known), rows.y[known]
 
 
 def _fold_scores(
