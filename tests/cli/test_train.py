@@ -13,9 +13,8 @@ from gramless.cli.card import _robust_limits, _scatter
 from gramless.cli.importance import importance
 from gramless.cli.options import TrainSettings, parse_seconds
 from gramless.cli.scores import log_loss, score
-from gramless.cli.splits import hold_out
 from gramless.cli.train import train
-from gramless.cli.training_table import find_task, read_training_table
+from gramless.cli.training_table import find_task, hold_out, read_training_table
 
 
 @pytest.mark.parametrize("name", ["plants.csv", "semicolon.csv.gz", "plants.parquet"])

@@ -17,7 +17,7 @@ import pandas as pd
 from sklearn import metrics
 
 from gramless.cli.model import TableModel
-from gramless.cli.scores import log_loss
+from gramless.cli.scores import log_loss, rare_class
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,12 @@ TUNING = ImportanceTuning()
 
 @dataclass(frozen=True)
 class Metric:
-    """Function of targets, predictions and classes that is small for good models, and the predictions that it takes."""
+    """Function of targets, predictions and classes that is small for good models, and the name of its score."""
 
     loss: Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+    score_name: str
     of_probabilities: bool = False
+    task: str = "classification"
 
 
 def _ranking_loss(score: Callable[..., float]) -> Callable[[np.ndarray, np.ndarray, np.ndarray], float]:
@@ -62,20 +64,23 @@ def _ranking_loss(score: Callable[..., float]) -> Callable[[np.ndarray, np.ndarr
     return loss
 
 
-def rare_class(shares: Any) -> int:
-    """Return the index of the class of two with the smaller share; the second one if the shares are equal."""
-    return 0 if shares[0] < shares[1] else 1
+def _balanced_error(y: np.ndarray, predicted: np.ndarray, _: np.ndarray) -> float:
+    return 1 - metrics.recall_score(y, predicted, average="macro", zero_division=0)
+
+
+def _log_loss(y: np.ndarray, chances: np.ndarray, classes: np.ndarray) -> float:
+    return log_loss(y, classes, chances, chances.mean(axis=0)).value
 
 
 METRICS = {
-    "log-loss": Metric(lambda y, p, classes: log_loss(y, classes, p, p.mean(axis=0)).value, of_probabilities=True),
-    "average-precision": Metric(_ranking_loss(metrics.average_precision_score), of_probabilities=True),
-    "roc-auc": Metric(_ranking_loss(metrics.roc_auc_score), of_probabilities=True),
-    "accuracy": Metric(lambda y, p, _: 1 - metrics.accuracy_score(y, p)),
-    "balanced-accuracy": Metric(lambda y, p, _: 1 - metrics.recall_score(y, p, average="macro", zero_division=0)),
-    "r2": Metric(lambda y, p, _: float(np.mean((y - p) ** 2) / np.var(y))),
-    "rmse": Metric(lambda y, p, _: metrics.root_mean_squared_error(y, p)),
-    "mae": Metric(lambda y, p, _: metrics.mean_absolute_error(y, p)),
+    "log-loss": Metric(_log_loss, "log loss", of_probabilities=True),
+    "average-precision": Metric(_ranking_loss(metrics.average_precision_score), "average precision", of_probabilities=True),
+    "roc-auc": Metric(_ranking_loss(metrics.roc_auc_score), "ROC AUC", of_probabilities=True),
+    "accuracy": Metric(lambda y, p, _: 1 - metrics.accuracy_score(y, p), "accuracy"),
+    "balanced-accuracy": Metric(_balanced_error, "balanced accuracy"),
+    "r2": Metric(lambda y, p, _: float(np.mean((y - p) ** 2) / np.var(y)), "R²", task="regression"),
+    "rmse": Metric(lambda y, p, _: metrics.root_mean_squared_error(y, p), "root mean squared error", task="regression"),
+    "mae": Metric(lambda y, p, _: metrics.mean_absolute_error(y, p), "mean absolute error", task="regression"),
 }
 """Metrics of `--metric`."""
 

@@ -15,7 +15,7 @@ from gramless._core.memory import format_bytes, free_memory, parse_budget
 from gramless.cli.card import card_path, print_sections, sections
 from gramless.cli.errors import InputError, check_writable, require
 from gramless.cli.model import TableModel, load_any
-from gramless.cli.table_files import checksum
+from gramless.cli.table_files import checksum, first_names
 from gramless.estimators.table import default_seconds
 from gramless.papers.experiments.environment import commit, hardware, versions
 from gramless.tables.members import part_size
@@ -137,10 +137,8 @@ def export(model_path: Path, out: Path, console: Console) -> dict[str, Any]:
     found["inputs"] = {one.name: _kind(one) for one in graph.graph.input}
     found["outputs"] = {one.name: _kind(one) for one in graph.graph.output}
     for key in ("inputs", "outputs"):
-        tensors = list(found[key].items())
-        listed = ", ".join(f"{name} ({kind})" for name, kind in tensors[:12])
-        more = f" and {len(tensors) - 12} more" if len(tensors) > 12 else ""
-        console.print(f"{key}: {escape(listed + more)}")
+        tensors = [f"{name} ({kind})" for name, kind in found[key].items()]
+        console.print(f"{key}: {escape(first_names(tensors, 12))}")
     console.print(f"ONNX  [bold]{escape(str(out))}[/bold], {len(content):,} bytes")
     return found
 

@@ -24,9 +24,21 @@ from gramless.tables.column_types import CellError, TableColumns, category_name
 _NOVELTY_ROWS = 10_000
 _FEWEST_ROWS = 40
 _FALSE_ALARMS = 0.01
-FAR = "far from all training rows"
-OUT_OF_RANGE = " out of range"
-UNSEEN = " unseen category"
+
+
+class Reason(NamedTuple):
+    """Reason why a row is unlike the training rows, and the column with the unusual value; "" for the row as a whole."""
+
+    column: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.reason}".strip()
+
+
+FAR = Reason("", "far from all training rows")
+OUT_OF_RANGE = "out of range"
+UNSEEN = "unseen category"
 
 
 class Scored(NamedTuple):
@@ -115,11 +127,11 @@ class SavedModel(BaseEstimator):
         wanted = self.about.get("probabilities", True)
         return self.task == "classification" and wanted and hasattr(self.predictor, "predict_proba")
 
-    def novelty_reasons(self, X: Any) -> list[list[str]]:
+    def novelty_reasons(self, X: Any) -> list[list[Reason]]:
         """Return, for each row, the reasons why it is unlike the training rows."""
         return self.unusual_values(X)
 
-    def unusual_values(self, X: Any) -> list[list[str]]:
+    def unusual_values(self, X: Any) -> list[list[Reason]]:
         """Return, for each row, the columns with values that training did not have, and the reasons."""
         return [[] for _ in range(X.shape[0])]
 
@@ -325,13 +337,11 @@ class TableModel(SavedModel):
         detector: Any = getattr(self, "novelty", None)
         return None if detector is None else detector.predict(self.prepared(X)) < 0
 
-    def unusual_values(self, X: Any) -> list[list[str]]:
+    def unusual_values(self, X: Any) -> list[list[Reason]]:
         """Return, for each typed row, the columns with values that training did not have, and the reasons."""
-        if not self.column_types:
-            return super().unusual_values(X)
-        return [[f"{one['column']} {one['reason']}" for one in row] for row in UnusualValues(self)(X)]
+        return UnusualValues(self)(X) if self.column_types else super().unusual_values(X)
 
-    def novelty_reasons(self, X: Any) -> list[list[str]]:
+    def novelty_reasons(self, X: Any) -> list[list[Reason]]:
         """Return, for each typed row, the reasons why it is unlike the training rows."""
         found, far = self.unusual_values(X), self.novel(X)
         for row in [] if far is None else np.flatnonzero(far):
@@ -416,23 +426,23 @@ class UnusualValues:
                 # `levels_` does not have rare categories, and records have only the most frequent ones of many.
                 self._levels[name] = self._levels.get(name, frozenset()) | frozenset(levels.tolist())
 
-    def __call__(self, columns: Any) -> list[list[dict[str, str]]]:
+    def __call__(self, columns: Any) -> list[list[Reason]]:
         """Return, for each row of typed columns, the column names and the reasons of its unusual values."""
-        found: list[list[dict[str, str]]] | None = None
+        found: list[list[Reason]] | None = None
         for name in columns:
             values = np.asarray(columns[name])
             found = [[] for _ in values] if found is None else found
             if name in self._ranges:
                 low, high = self._ranges[name]
-                rows, reason = np.flatnonzero((values < low) | (values > high)).tolist(), "out of range"
+                rows, reason = np.flatnonzero((values < low) | (values > high)).tolist(), OUT_OF_RANGE
             elif name in self._levels:
                 known = self._levels[name]
                 rows = [row for row, value in enumerate(values) if value == value and value not in known]
-                reason = "unseen category"
+                reason = UNSEEN
             else:
                 continue
             for row in rows:
-                found[row].append({"column": name, "reason": reason})
+                found[row].append(Reason(name, reason))
         return found or []
 
 

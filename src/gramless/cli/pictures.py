@@ -30,7 +30,7 @@ from gramless.cli.display import StepDisplay
 from gramless.cli.errors import PICTURE_EXTENSIONS, InputError
 from gramless.cli.model import Batch, SavedModel
 from gramless.cli.options import TrainSettings
-from gramless.cli.splits import hold_out
+from gramless.cli.training_table import hold_out
 
 LONGEST_SIDE = 64
 _GREY = ("1", "L", "I", "I;16", "F", "LA")

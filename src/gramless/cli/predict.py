@@ -19,9 +19,9 @@ from gramless._core.files import atomic_write
 from gramless.cli.card import print_sections, score_sections
 from gramless.cli.display import Heartbeat, StepDisplay
 from gramless.cli.errors import InputError, check_coverage, check_writable, is_pictures, is_stream, require
-from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, load_model
+from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, Reason, load_model
 from gramless.cli.options import PredictSettings
-from gramless.cli.table_files import output_format, quoted_names, standard_input
+from gramless.cli.table_files import first_names, output_format, standard_input
 
 # Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
 _NOVEL_SHARE = 0.02
@@ -47,7 +47,7 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
         raise InputError("the model predicts classes, and intervals are only for quantities: use --set")
     if settings.classes is not None and model.task != "classification":
         raise InputError("the model predicts a quantity, and sets are only for classes: use --interval")
-    total, unlike, heartbeat = 0, Counter[str](), Heartbeat(console)
+    total, unlike, heartbeat = 0, Counter[Reason](), Heartbeat(console)
     with standard_input(settings.data) as source:
         pieces = model.read(source, None, batch_rows or model.batch_size)
         first = next(pieces)  # input errors are raised before the output is opened
@@ -65,7 +65,7 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
                     columns["set"] = [";".join(map(str, model.classes_[members])) for members in sets]
                 reasons = model.novelty_reasons(X)
                 if settings.novelty:
-                    columns["novelty"] = ["; ".join(row) for row in reasons]
+                    columns["novelty"] = ["; ".join(map(str, row)) for row in reasons]
                 write(_beside(shown, columns, source) if settings.keep or of_pictures else pd.DataFrame(columns), numbers)
                 total += len(reasons)
                 unlike.update(chain.from_iterable(reasons))
@@ -73,16 +73,22 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
     unseen = _warn_unseen(console, unlike)
     if out is not None:
         console.print(f"Predictions of {total:,} {model.unit}  [bold]{escape(str(out))}[/bold]")
-    outside = [
-        f"{reason.removesuffix(OUT_OF_RANGE)} ({count:,})" for reason, count in unlike.items() if OUT_OF_RANGE in reason
-    ]
+    outside = [f"{one.column} ({count:,})" for one, count in unlike.items() if one.reason == OUT_OF_RANGE]
     if outside:
-        listed = escape(quoted_names(outside).replace("'", ""))
+        listed = escape(first_names(outside, 20))
         console.print(f"[dim]Values outside of the training range: {listed}; --novelty shows the rows[/dim]")
     if unlike[FAR] > _NOVEL_SHARE * total:
-        console.print(f"[yellow]{unlike[FAR]:,} of {total:,} rows are {FAR}[/yellow]: their predictions are unreliable")
+        console.print(
+            f"[yellow]{unlike[FAR]:,} of {total:,} rows are {FAR.reason}[/yellow]: their predictions are unreliable"
+        )
     written_to = None if out is None else str(out)
-    return {"rows": total, "out": written_to, "unseen": unseen, "novel": unlike[FAR], "reasons": dict(+unlike)}
+    return {
+        "rows": total,
+        "out": written_to,
+        "unseen": unseen,
+        "novel": unlike[FAR],
+        "reasons": {str(one): count for one, count in unlike.items()},
+    }
 
 
 def _beside(shown: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
@@ -101,7 +107,7 @@ def evaluate(
     """Print and return the scores of a saved model on a file with targets, or on a folder of labelled pictures."""
     model = load_model(model_path, data)
     target = target if target is not None else model.target
-    unlike, found, left_out, unit = Counter[str](), 0, 0, model.unit
+    unlike, found, left_out, unit = Counter[Reason](), 0, 0, model.unit
 
     def rows_with_targets(source: Path) -> Iterator[tuple[Any, np.ndarray]]:
         nonlocal found, left_out
@@ -211,9 +217,9 @@ def written(out: Path | None) -> Iterator[TextIO]:
         yield file
 
 
-def _warn_unseen(console: Console, unlike: Counter[str]) -> dict[str, int]:
+def _warn_unseen(console: Console, unlike: Counter[Reason]) -> dict[str, int]:
     """Print and return the number of values of each category that did not occur in training."""
-    unseen = {reason.removesuffix(UNSEEN): count for reason, count in unlike.items() if reason.endswith(UNSEEN)}
+    unseen = {one.column: count for one, count in unlike.items() if one.reason == UNSEEN}
     for name, count in unseen.items():
         console.print(
             f"[yellow]{count:,} values of {escape(name)} did not occur in training[/yellow]; they are treated as unknown"

@@ -17,6 +17,7 @@ from sklearn.metrics import average_precision_score, confusion_matrix
 RESAMPLINGS = 1000
 MOST_DRAWN = 5_000_000  # bootstrap samples per batch times number of rows; about 40 MB
 MOST_SHOWN = 20  # classes of a confusion matrix
+QUANTITY_METRICS = ("R²", "root mean squared error", "mean absolute error")
 LEVEL = 0.95
 Z = float(stats.norm.ppf((1 + LEVEL) / 2))
 
@@ -122,9 +123,14 @@ def probability_scores(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, 
     order = np.argsort(classes)  # strings of numbers are sorted differently from the numbers
     scores: list[Score | None] = [log_loss(y, classes[order], chances[:, order], shares[order])]
     if len(classes) == 2:
-        rare = 0 if shares[0] < shares[1] else 1
+        rare = rare_class(shares)
         scores += [roc_auc(y, classes[1], chances[:, 1]), average_precision(y, classes[rare], chances[:, rare])]
     return [one for one in scores if one is not None]
+
+
+def rare_class(shares: np.ndarray) -> int:
+    """Return the index of the class of two with the smaller share; the second one if the shares are equal."""
+    return 0 if shares[0] < shares[1] else 1
 
 
 def average_precision(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
@@ -204,9 +210,6 @@ def _quantity_scores(y: np.ndarray, predicted: np.ndarray, guess: float, rng: np
         low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(found) else (np.nan, np.nan)
         scores.append(Score(name, float(value), float(low), float(high), float(baseline)))
     return scores
-
-
-QUANTITY_METRICS = ("R²", "root mean squared error", "mean absolute error")
 
 
 def _quantity_metrics(y: np.ndarray, predicted: np.ndarray, axis: int = -1) -> np.ndarray:

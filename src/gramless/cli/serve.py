@@ -56,7 +56,8 @@ class TableScorer:
         model = self._model
         columns = {name: table[name] for name in self._names}
         rows: Any = pd.DataFrame(columns, copy=False) if self._encoder is None else self._encoder.encode(ArrayFrame(columns))
-        flags: dict[str, Any] = {"novel": self._novel(rows), "unusual": self._unusual(columns)}
+        unusual = [[reason._asdict() for reason in row] for row in self._unusual(columns)]
+        flags: dict[str, Any] = {"novel": self._novel(rows), "unusual": unusual}
         if self._has_probabilities:
             probabilities = self._predictor.predict_proba(rows)
             return Scores(model.classes_[probabilities.argmax(axis=1)], probabilities, **flags)

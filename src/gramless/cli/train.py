@@ -22,9 +22,8 @@ from gramless.cli.large_tables import large_table
 from gramless.cli.model import TableModel
 from gramless.cli.options import TrainSettings
 from gramless.cli.scores import Score, error_bound, verdict
-from gramless.cli.splits import folds, hold_out
 from gramless.cli.table_files import select_rows, standard_input
-from gramless.cli.training_table import TrainingTable, read_training_table
+from gramless.cli.training_table import TrainingTable, folds, hold_out, read_training_table
 from gramless.estimators.table import default_seconds
 
 # Number of columns whose permutation importance is printed.
@@ -71,7 +70,10 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
         elif large is None:
             X_test, y_test = select_rows(table.X, test_rows), table.y[test_rows]
         found = scored.scored([(X_test, y_test)], settings.seed)
-        scores = _first_by_metric(found.scores if fold_scores is None else fold_scores, settings.metric)
+        scores = found.scores if fold_scores is None else fold_scores
+        if settings.metric is not None:
+            first = METRICS[settings.metric].score_name
+            scores.sort(key=lambda one: not one.metric.startswith(first))  # stable
         scored.about.update(_measured(scored, X_test, y_test, scores, settings))
         if found.confusion is not None and settings.cv is None:
             scored.about["confusion"] = found.confusion
@@ -90,7 +92,8 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
         _save(model, settings.out)
     _print_summary(console, model, scores, settings.out)
     if not table.is_sparse and settings.importance:
-        model.about.update(importance_metric=settings.metric or _default_metric(scored), importance={})
+        default_metric = "r2" if table.task == "regression" else "log-loss" if scored.has_probabilities else "accuracy"
+        model.about.update(importance_metric=settings.metric or default_metric, importance={})
         if time.perf_counter() < clock.deadline:
             with StepDisplay(console) as notify:
                 model.about["importance"] = importance(
@@ -164,7 +167,7 @@ def _checked_against(settings: TrainSettings, table: TrainingTable, console: Con
         raise InputError("--loss is for quantities in tables with named columns: leave it out")
     if table.task != "classification" and settings.class_weight is not None:
         raise InputError("a quantity has no classes: leave out --class-weight")
-    if settings.metric is not None and (settings.metric in ("r2", "rmse", "mae")) != (table.task == "regression"):
+    if settings.metric is not None and METRICS[settings.metric].task != table.task:
         raise InputError(f"--metric {settings.metric} is not for {table.task}")
     if settings.metric is not None and METRICS[settings.metric].of_probabilities and settings.proba is False:
         raise InputError(f"--metric {settings.metric} needs probabilities: leave out --no-proba")
@@ -206,20 +209,6 @@ def _measured(model: TableModel, X: Any, y: np.ndarray, scores: list[Score], set
     if settings.cv is not None:
         about["folds"] = settings.cv
     return about
-
-
-# Names of the scores of the options of `--metric`.
-_SCORE_NAMES = {"r2": "R²", "rmse": "root mean squared error", "mae": "mean absolute error", "roc-auc": "ROC AUC"}
-
-
-def _first_by_metric(scores: list[Score], metric: str | None) -> list[Score]:
-    """Return the scores with the requested one first."""
-    name = _SCORE_NAMES.get(metric or "", (metric or "-").replace("-", " "))
-    return sorted(scores, key=lambda one: not one.metric.startswith(name))
-
-
-def _default_metric(model: TableModel) -> str:
-    return "r2" if model.task == "regression" else "log-loss" if model.has_probabilities else "accuracy"
 
 
 def _print_summary(console: Console, model: TableModel, scores: list[Score], out: Path) -> None:

@@ -1,19 +1,25 @@
-"""The table of `gramless train`: inputs, target, task, column types, and the columns with weights, groups and order."""
+"""The table of `gramless train`: inputs, target, task, column types, columns with weights, groups and order, and its splits.
+
+Test rows are random rows, random groups, the last rows of an order, or folds.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, StratifiedKFold, train_test_split
 
 from gramless.cli.errors import InputError
 from gramless.cli.model import cell_errors, typed_frame
-from gramless.cli.table_files import FileRows, file_format, quoted_names, read_file, select_rows
+from gramless.cli.table_files import FileRows, file_format, first_names, quoted_names, read_file, select_rows
 from gramless.tables.column_types import LARGEST_NUMBER, TableColumns
 
+Split = tuple[np.ndarray, np.ndarray]
 MOST_CLASSES = 100
 # Integer targets with at most this many distinct values, and ten rows per value, are classes.
 _MOST_INTEGER_CLASSES, _ROWS_PER_CLASS = 20, 10
@@ -197,12 +203,64 @@ def _describe_columns(columns: TableColumns, X: pd.DataFrame) -> list[str]:
     for name, kind in columns.type_of.items():
         by_kind[kind].append(f"{name} ({X[name].nunique():,} levels)" if kind == "category" else name)
     headings = {"number": "numbers", "category": "categories", "date": "dates", "text": "texts"}
-    lines = [f"{headings[kind]}: {_first_names(names)}" for kind, names in by_kind.items() if names]
+    lines = [f"{headings[kind]}: {first_names(names, 12)}" for kind, names in by_kind.items() if names]
     by_reason: dict[str, list[str]] = {}
     for name, why in columns.left_out_.items():
         by_reason.setdefault(why, []).append(name)
-    return lines + [f"left out {_first_names(names)}: {why}" for why, names in by_reason.items()]
+    return lines + [f"left out {first_names(names, 12)}: {why}" for why, names in by_reason.items()]
 
 
-def _first_names(names: list[str], most: int = 12) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def hold_out(y: np.ndarray, roles: dict[str, np.ndarray], task: str, test_size: float, seed: int) -> Split:
+    """Return training and test rows; test rows are random rows, random groups, or the last rows of an order."""
+    if np.ceil(test_size * len(y)) < 2:
+        raise InputError(f"a share of {test_size:g} of {len(y)} rows is one test row: raise --test-size")
+    if "order" in roles:
+        if "groups" in roles:
+            raise InputError("--groups and --order select different test rows: choose one")
+        ranked = np.argsort(roles["order"], kind="stable")
+        train, test = np.split(ranked, [len(y) - int(np.ceil(test_size * len(y)))])
+    elif "groups" in roles:
+        if len(np.unique(roles["groups"])) < 2:
+            raise InputError("all rows are of one group: nothing can be held out")
+        split = GroupShuffleSplit(n_splits=1, test_size=test_size, random_state=seed)
+        train, test = next(split.split(y, groups=roles["groups"]))
+    else:
+        train, test = _random_split(y, task, test_size, seed)
+    if task == "classification" and len(np.unique(y[train])) < 2:
+        raise InputError(f"the {len(train)} training rows are all of one class: lower --test-size")
+    return train, test
+
+
+def _random_split(y: np.ndarray, task: str, test_size: float, seed: int) -> Split:
+    divided, single = np.arange(len(y)), np.empty(0, dtype=int)
+    if task == "classification":
+        _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+        # The only row of a class is a training row, because a class without training rows cannot be predicted.
+        divided, single = np.flatnonzero(counts[codes] > 1), np.flatnonzero(counts[codes] == 1)
+    left = len(divided) - int(np.ceil(test_size * len(divided)))
+    if left < 1 or left + len(single) < 2:
+        raise InputError(f"a share of {test_size:g} of {len(y)} rows leaves too few training rows: lower --test-size")
+    try:
+        stratify = y[divided] if task == "classification" else None
+        train, test = train_test_split(divided, test_size=test_size, random_state=seed, stratify=stratify)
+    except ValueError:  # the training or the test set has fewer rows than classes
+        train, test = train_test_split(divided, test_size=test_size, random_state=seed)
+    return np.concatenate([train, single]), test
+
+
+def folds(y: np.ndarray, roles: dict[str, np.ndarray], task: str, cv: int, seed: int) -> Iterator[Split]:
+    """Yield training and test rows of each of `cv` folds."""
+    if not 2 <= cv <= len(y):
+        raise InputError(f"{cv} folds of {len(y):,} rows: choose between 2 and {len(y):,}")
+    if "order" in roles:
+        raise InputError("--cv divides rows at random and contradicts --order: leave one of them out")
+    if "groups" in roles:
+        splits = GroupKFold(cv).split(y, groups=roles["groups"])
+    elif task == "classification" and np.unique(y, return_counts=True)[1].min() >= cv:
+        splits = StratifiedKFold(cv, shuffle=True, random_state=seed).split(y, y)
+    else:
+        splits = KFold(cv, shuffle=True, random_state=seed).split(y)
+    for number, (train, test) in enumerate(splits):
+        if task == "classification" and len(np.unique(y[train])) < 2:
+            raise InputError(f"the training rows of fold {number + 1} are all of one class: choose fewer folds")
+        yield train, test
