@@ -54,29 +54,32 @@ def card_path(model: Path) -> Path:
 def sections(model: TableModel) -> list[Section]:
     """Return the title, the column names and the rows of each table of a card."""
     about = model.about
-    rows = about.get("rows", {})
+    n_rows = about.get("rows", {})
     settings = about.get("settings")
     if isinstance(settings, dict):
         chosen = {key: f"{value:.3g}" if isinstance(value, float) else value for key, value in settings.items()}
         settings = [", ".join(f"{key} {value}" for key, value in chosen.items() if value is not None)]
     steps = (("tuned", "tune_seconds"), ("fitted", "fit_seconds"))
     seconds = [f"{step} in {about[key]:.1f} s" for step, key in steps if key in about]
-    what = [
+    facts = [
         ["estimator", f"{about.get('estimator')}: {about.get('why')}"],
         ["predicts", f"{about.get('target') or 'y'} ({model.task})"],
         ["data", f"{about.get('data')}, {_columns(model)}"],
-        ["rows", f"{rows.get('train', 0):,} for training, {rows.get('held_out', 0):,} held out"],
+        ["rows", f"{n_rows.get('train', 0):,} for training, {n_rows.get('held_out', 0):,} held out"],
         *(["settings", str(one)] for one in settings or []),
         *(["reduced", str(one)] for one in about.get("reductions", about.get("gave_up", []))),
         ["tuned", ", ".join([str(about.get("tuned")), *seconds])],
     ]
     if model.task == "classification":
         shares = about.get("class_shares", [])
-        what.append(["classes", ", ".join(f"{k} ({s:.1%})" for k, s in zip(model.classes_.tolist(), shares, strict=False))])
+        facts.append(["classes", ", ".join(f"{k} ({s:.1%})" for k, s in zip(model.classes_.tolist(), shares, strict=False))])
     if about.get("error_90") is not None:
-        what.append(["90 % of errors below", f"{about['error_90']:.4g}"])
-    how = f"{about['folds']} folds" if "folds" in about else "held-out rows"
-    found: list[Section] = [("Model", ["", ""], what), *score_sections(about.get("scores"), about.get("confusion"), how)]
+        facts.append(["90 % of errors below", f"{about['error_90']:.4g}"])
+    evaluated_on = f"{about['folds']} folds" if "folds" in about else "held-out rows"
+    found: list[Section] = [
+        ("Model", ["", ""], facts),
+        *score_sections(about.get("scores"), about.get("confusion"), evaluated_on),
+    ]
     inputs = [_input(record) for record in about.get("inputs", [])]
     if inputs:
         found.append(("Inputs", ["column", "kind", "training values", "missing"], inputs))
@@ -92,7 +95,7 @@ def _columns(model: TableModel) -> str:
     if model.n_features is not None:
         return f"{model.n_features:,} sparse columns"
     counts = [(len(model.columns_of(kind)), kind) for kind in USED_KINDS]
-    return " and ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in counts if n)
+    return ", ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in counts if n)
 
 
 def score_sections(scores: list[dict[str, Any]] | None, confusion: dict[str, Any] | None, rows: str) -> list[Section]:

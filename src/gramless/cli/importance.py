@@ -56,10 +56,10 @@ class Metric:
 def _ranking_loss(score: Callable[..., float]) -> Callable[[np.ndarray, np.ndarray, np.ndarray], float]:
     """Return 1 minus a score of probabilities, averaged over the classes if there are more than two."""
 
-    def loss(y: np.ndarray, chances: np.ndarray, classes: np.ndarray) -> float:
+    def loss(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -> float:
         is_class = y[:, None] == classes[None, :]
         columns = [rare_class(is_class.mean(axis=0))] if len(classes) == 2 else np.flatnonzero(is_class.any(axis=0))
-        return 1 - float(np.mean([score(is_class[:, k], chances[:, k]) for k in columns]))
+        return 1 - float(np.mean([score(is_class[:, k], probabilities[:, k]) for k in columns]))
 
     return loss
 
@@ -68,8 +68,8 @@ def _balanced_error(y: np.ndarray, predicted: np.ndarray, _: np.ndarray) -> floa
     return 1 - metrics.recall_score(y, predicted, average="macro", zero_division=0)
 
 
-def _log_loss(y: np.ndarray, chances: np.ndarray, classes: np.ndarray) -> float:
-    return log_loss(y, classes, chances, chances.mean(axis=0)).value
+def _log_loss(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -> float:
+    return log_loss(y, classes, probabilities, probabilities.mean(axis=0)).value
 
 
 METRICS = {

@@ -18,7 +18,7 @@ from rich.markup import escape
 from gramless._core.files import atomic_write
 from gramless.cli.card import print_sections, score_sections
 from gramless.cli.display import Heartbeat, StepDisplay
-from gramless.cli.errors import InputError, check_coverage, check_writable, is_pictures, is_stream, require
+from gramless.cli.errors import InputError, check_share, check_writable, is_pictures, is_stream, require
 from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, Reason, load_model
 from gramless.cli.options import PredictSettings
 from gramless.cli.table_files import first_names, output_format, standard_input
@@ -41,8 +41,8 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
     if settings.proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
         raise InputError(f"{settings.model} has no probabilities: {why}")
-    check_coverage("--interval", settings.interval)
-    check_coverage("--set", settings.classes)
+    check_share("--interval", settings.interval)
+    check_share("--set", settings.classes)
     if settings.interval is not None and model.task != "regression":
         raise InputError("the model predicts classes, and intervals are only for quantities: use --set")
     if settings.classes is not None and model.task != "classification":

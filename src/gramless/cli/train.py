@@ -22,7 +22,7 @@ from gramless.cli.large_tables import large_table
 from gramless.cli.model import TableModel
 from gramless.cli.options import TrainSettings
 from gramless.cli.scores import Score, error_bound, verdict
-from gramless.cli.table_files import select_rows, standard_input
+from gramless.cli.table_files import standard_input
 from gramless.cli.training_table import TrainingTable, folds, hold_out, read_training_table
 from gramless.estimators.table import default_seconds
 
@@ -45,30 +45,26 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
     with StepDisplay(console) as notify, large_table(settings, notify) as large:
         notify(f"reading {settings.data}")
         settings = settings if large is None else large.settings
-        table = read_training_table(
-            *(settings.data if large is None else large.sample, settings.target, settings.task),
-            roles={"weights": settings.weights, "groups": settings.groups, "order": settings.order},
-            selected=settings.columns or [],
-            dropped=settings.drop or [],
-        )
+        table = read_training_table(settings.data if large is None else large.sample, settings)
         for note in [*([] if large is None else [large.message]), *table.notes]:
             console.print(f"[dim]{escape(note)}[/dim]")
         settings = _checked_against(settings, table, console)
-        clock = _TimeBudget(settings, began)
+        clock = _TimeBudget(settings, began, len(table.y))
         all_rows = np.arange(len(table.y))
         if settings.test is not None or settings.cv is not None or large is not None:
             rows = test_rows = all_rows
         else:
             rows, test_rows = hold_out(table.y, table.roles, table.task, settings.test_size, settings.seed)
         fold_scores, fold = _fold_scores(table, settings, clock, notify) if settings.cv is not None else (None, None)
-        scored = fit_model(table, rows, settings, notify, clock.of_fit())
+        scored = fit_model(table.take(rows), settings, notify, clock.of_fit())
         if large is not None:
             X_test, y_test = large.fit(scored, table, notify)
         notify("scoring")
         if settings.test is not None:
             [(X_test, y_test, _)] = scored.read_labelled(settings.test, settings.target, None)
         elif large is None:
-            X_test, y_test = select_rows(table.X, test_rows), table.y[test_rows]
+            held_out = table.take(test_rows)
+            X_test, y_test = held_out.X, held_out.y
         found = scored.scored([(X_test, y_test)], settings.seed)
         scores = found.scores if fold_scores is None else fold_scores
         if settings.metric is not None:
@@ -83,31 +79,16 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
         if len(rows) < len(all_rows) and settings.refit and clock.allows_refit(scored):
             model = refitted(scored, table, settings, notify)
             model.about["rows"] = scored.about["rows"] | {"saved": len(all_rows)}
-        rows = all_rows if model is not scored else rows
-        model.about["inputs"] = [] if table.is_sparse else describe_inputs(select_rows(table.X, rows), model.column_types)
-        model.learn_novelty(select_rows(table.X, rows), settings.seed)
+        X_saved = table.take(all_rows if model is not scored else rows).X
+        model.about["inputs"] = [] if table.is_sparse else describe_inputs(X_saved, model.column_types)
+        model.learn_novelty(X_saved, settings.seed)
         if fold is not None:  # importance and report need rows that the model was not fitted to
             scored, X_test, y_test = fold
         notify(f"saving {settings.out}")
         _save(model, settings.out)
     _print_summary(console, model, scores, settings.out)
     if not table.is_sparse and settings.importance:
-        default_metric = "r2" if table.task == "regression" else "log-loss" if scored.has_probabilities else "accuracy"
-        model.about.update(importance_metric=settings.metric or default_metric, importance={})
-        if time.perf_counter() < clock.deadline:
-            with StepDisplay(console) as notify:
-                model.about["importance"] = importance(
-                    scored,
-                    X_test,
-                    scored.parse_targets(y_test),
-                    metric=model.about["importance_metric"],
-                    seconds=clock.of_importance(len(all_rows)),
-                    seed=settings.seed,
-                    notify=notify,
-                    deadline=clock.deadline,
-                )
-                _save(model, settings.out)
-        _print_importance(console, model)
+        _add_importance(model, scored, (X_test, y_test), settings, clock, console)
     if settings.report:
         report = settings.out.with_suffix(".html")
         write_report(model, scored, X_test, y_test, report, settings.seed)
@@ -128,8 +109,8 @@ class _TimeBudget:
     # Share of the total for the novelty detector, for saving and for the end of the process.
     RESERVE = 0.1
 
-    def __init__(self, settings: TrainSettings, began: float):
-        self.total = settings.time
+    def __init__(self, settings: TrainSettings, began: float, n_rows: int):
+        self.total, self.n_rows = settings.time, n_rows
         self.end = np.inf if settings.time is None else began + settings.time
         self.fits = 1 if settings.cv is None else settings.cv + 1
 
@@ -148,10 +129,10 @@ class _TimeBudget:
         """Return True if a fit to all rows, which takes less than two fits to the training rows, ends in time."""
         return time.perf_counter() + 2 * model.about["fit_seconds"] < self.deadline
 
-    def of_importance(self, n: int) -> float:
-        """Return the seconds for the importance of columns of a table of n rows."""
+    def of_importance(self) -> float:
+        """Return the seconds for the importance of columns."""
         if self.total is None:
-            return TUNING.default_share * default_seconds(n)
+            return TUNING.default_share * default_seconds(self.n_rows)
         return TUNING.share * self.total
 
 
@@ -185,10 +166,11 @@ def _fold_scores(
     each: list[list[Score]] = []
     seconds = clock.of_fit()
     for number, (rows, test_rows) in enumerate(folds(table.y, table.roles, table.task, cv, settings.seed)):
-        model = fit_model(table, rows, settings, notify, seconds)
+        model = fit_model(table.take(rows), settings, notify, seconds)
         notify(f"scoring fold {number + 1} of {cv}")
-        last = model, select_rows(table.X, test_rows), table.y[test_rows]
-        each.append(model.scored([last[1:]], settings.seed).scores)
+        test = table.take(test_rows)
+        last = model, test.X, test.y
+        each.append(model.scored([(test.X, test.y)], settings.seed).scores)
     merged = []
     for same in zip(*each, strict=True):
         values = np.array([one.value for one in same])
@@ -232,9 +214,35 @@ def _print_summary(console: Console, model: TableModel, scores: list[Score], out
     console.print(f"Card   [bold]{escape(str(card_path(out)))}[/bold]")
 
 
-def _print_importance(console: Console, model: TableModel) -> None:
-    most = [(name, value) for name, value in model.about["importance"].items() if value > 0][:_SHOWN_COLUMNS]
-    if not model.about["importance"]:
+def _add_importance(
+    model: TableModel,
+    scored: TableModel,
+    held_out: tuple[Any, np.ndarray],
+    settings: TrainSettings,
+    clock: _TimeBudget,
+    console: Console,
+) -> None:
+    """Measure the importance of the columns for `scored` on held-out rows, and save it with `model` if time is left."""
+    X, y = held_out
+    default = "r2" if scored.task == "regression" else "log-loss" if scored.has_probabilities else "accuracy"
+    metric = settings.metric or default
+    measured: dict[str, float] = {}
+    has_time = time.perf_counter() < clock.deadline
+    if has_time:
+        with StepDisplay(console) as notify:
+            measured = importance(
+                *(scored, X, scored.parse_targets(y)),
+                metric=metric,
+                seconds=clock.of_importance(),
+                seed=settings.seed,
+                notify=notify,
+                deadline=clock.deadline,
+            )
+    model.about.update(importance_metric=metric, importance=measured)
+    if has_time:
+        _save(model, settings.out)
+    most = [(name, value) for name, value in measured.items() if value > 0][:_SHOWN_COLUMNS]
+    if not measured:
         console.print("[dim]the importance of columns was not measured: no time was left, or the targets are equal[/dim]")
     if most:
         listed = ", ".join(f"{name} {value:.3g}" for name, value in most)

@@ -6,7 +6,7 @@ Test rows are random rows, random groups, the last rows of an order, or folds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, Strati
 
 from gramless.cli.errors import InputError
 from gramless.cli.model import cell_errors, typed_frame
+from gramless.cli.options import TrainSettings
 from gramless.cli.table_files import FileRows, file_format, first_names, quoted_names, read_file, select_rows
-from gramless.tables.column_types import LARGEST_NUMBER, TableColumns
+from gramless.tables.column_types import LARGEST_NUMBER, TableColumns, number_format
 
 Split = tuple[np.ndarray, np.ndarray]
 MOST_CLASSES = 100
@@ -43,24 +44,27 @@ class TrainingTable:
         """True if the inputs are a sparse matrix without column names."""
         return self.columns is None
 
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Weights of the rows; None if no column of weights was named."""
+        return self.roles["weights"].astype(np.float64) if "weights" in self.roles else None
 
-def read_training_table(
-    path: Path,
-    target: str | None,
-    task: str,
-    *,
-    roles: dict[str, str | None],
-    selected: list[str],
-    dropped: list[str],
-) -> TrainingTable:
-    """Read a file; `roles` maps "weights", "groups" and "order" to columns that are not inputs."""
+    def take(self, rows: np.ndarray) -> TrainingTable:
+        """Return a table with these rows."""
+        roles = {role: values[rows] for role, values in self.roles.items()}
+        return replace(self, X=select_rows(self.X, rows), y=self.y[rows], roles=roles)
+
+
+def read_training_table(path: Path, settings: TrainSettings) -> TrainingTable:
+    """Read the file `path`, which is that of the settings or a sample of it."""
+    target = settings.target
     rows, notes = _with_known_target(read_file(path, target), target, path)
-    given = task
-    y, task = _as_target(np.asarray(rows.y), task, repr(target) if target is not None else "the target")
-    if given == "auto" and y.dtype.kind in "iuf":
+    y, task = _as_target(np.asarray(rows.y), settings.task, repr(target) if target is not None else "the target")
+    if settings.task == "auto" and y.dtype.kind in "iuf":
         notes.append(_guessed_task(y, task))
-    X = choose_columns(rows.X, selected, dropped, [name for name in roles.values() if name is not None], str(path))
-    X, values = _take_roles(X, {role: name for role, name in roles.items() if name is not None}, path)
+    roles = {role: name for role in ("weights", "groups", "order") if (name := getattr(settings, role)) is not None}
+    X = choose_columns(rows.X, settings.columns or [], settings.drop or [], list(roles.values()), str(path))
+    X, values = _take_roles(X, roles, path)
     if not isinstance(X, pd.DataFrame):
         return TrainingTable(X, y, task, None, values, rows.first_column, tuple(notes))
     with cell_errors(X, str(path)):
@@ -106,9 +110,7 @@ def _as_target(y: np.ndarray, task: str, name: str) -> tuple[np.ndarray, str]:
     if task == "regression":
         return _quantities(y, name), task
     if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max() < 2**53:
-        y = y.astype(
-            np.int64
-        )  # integers stored as floats, in a column with missing values or a file format without integers
+        y = y.astype(np.int64)  # a column with missing values, or a file format without integers
     if y.dtype.kind == "f":
         raise InputError(f"{name} has fractions, which are quantities: use --task regression, or write classes as strings")
     if y.dtype.kind not in "iubU":
@@ -148,7 +150,11 @@ def _regression_hint(y: np.ndarray) -> str:
     if y.dtype.kind != "U":
         return "; a quantity is predicted with --task regression"
     texts = y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()]
-    return f", and the value {str(texts[0])!r} is not a number" if 0 < len(texts) < len(y) / 2 else ""
+    if len(texts) == 0:
+        return ""
+    if number_format(texts) is not None:
+        return f"; to predict amounts such as {str(texts[0])!r}, write them as plain numbers, such as 1234.5"
+    return f", and the value {str(texts[0])!r} is not a number" if len(texts) < len(y) / 2 else ""
 
 
 def choose_columns(X: Any, selected: list[str], dropped: list[str], needed: list[str], origin: str) -> Any:

@@ -203,8 +203,9 @@ class ExactPosterior(_Posterior):
 class IterativePosterior(_Posterior):
     """The posterior by conjugate gradients, within `budget` bytes.
 
-    `tol` is the largest fraction of a variance by which it may still fall, as estimated: half of it is the relative error of
-    a standard deviation. `n_landmarks` is that of the preconditioner, and `max_iter` limits the iterations.
+    The iterations end when the estimated error of every variance is at most `tol` times the variance; the relative error of
+    a standard deviation is half of that. `n_landmarks` is the number of landmarks of the preconditioner (None selects it),
+    and `max_iter` the largest number of iterations.
     """
 
     exact = False
