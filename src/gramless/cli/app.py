@@ -59,7 +59,7 @@ class _Command(TyperCommand):
 
 
 class _ModelCommand(_Command):
-    """Command that imports slow packages, by a function that `main` passes, only after the arguments were checked.
+    """Command that imports slow packages after its arguments were checked; `main` passes the importing function as `obj`.
 
     `began` in `ctx.meta` is the time of `time.perf_counter` before these imports.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _LEVELS = 6  # categories that are shown
 _STORED_LEVELS = 100  # categories that are stored with their counts
 _CURVES = 6  # columns with a partial dependence
-_SMALLEST_SHARE = 0.01  # of the largest importance, for a partial dependence
+_SMALLEST_SHARE = 0.01  # smallest importance, relative to the largest, of a column with a partial dependence
 _ROWS = 200  # rows over which partial dependence is averaged, and points of a scatter plot
 _POINTS = 15  # values of a column in a curve of partial dependence
 _BARS = 20  # columns with a bar of importance, and categories with a bar of partial dependence

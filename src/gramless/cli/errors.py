@@ -51,7 +51,7 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
 
 
 def _is_from_papers(reason: RuntimeError) -> bool:
-    """Return True for errors of datasets and of results, whose packages are imported only if an error may be theirs."""
+    """Return True for errors of `gramless.papers`, which is imported here only, because the import is slow."""
     from gramless.papers.datasets import DatasetError
     from gramless.papers.experiments import ResultsError
 

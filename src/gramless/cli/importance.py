@@ -31,11 +31,11 @@ class ImportanceTuning:
     screen_rows: int = 60
     # Columns that are measured for any budget.
     min_columns: int = 5
-    # Products of a number of a row and of a point of the model per second: 1.8e10 measured for 4,000 points of 303 columns
-    # on one core, rounded to a power of two.
+    # Multiplications per second of kernel evaluations: 1.8e10 measured for 4,000 points of 303 columns on one core, rounded
+    # to a power of two.
     operations_per_second: float = 2.0**34
-    # Share of the time budget that importance takes, and the time budget if the user sets none, in units of the default time
-    # budget of the fit.
+    # Fraction of the time budget for importance; without a time budget, the seconds for importance as a multiple of the
+    # default time budget of the fit.
     share: float = 0.2
     default_share: float = 1.0
 
@@ -130,7 +130,7 @@ def importance(
 
 
 def row_cost(model: TableModel) -> int:
-    """Return the number of products of a prediction of one row: points of the model times columns."""
+    """Return the number of multiplications for the prediction of one row: points of the model times columns."""
     estimator = model.estimator
     members = getattr(estimator, "members_", [])
     if members:

@@ -70,7 +70,7 @@ def plan(n: int, d: int, classes: int) -> dict[str, Any]:
 
 
 def _facts(found: dict[str, Any]) -> list[list[str]]:
-    """Return names and values of the computer, and of the choices for a size of table."""
+    """Return the rows of the printed table: the computer, and the choices for the requested table size."""
     hardware = found["hardware"]
     rows = [
         ["processor", f"{hardware['cpu']}, {hardware['cores']} cores for this process"],

@@ -37,7 +37,8 @@ _SAMPLE_SHARE = 8
 _COPIES = 4
 # Bytes of text from which the number of lines of a file is estimated.
 _PROBED_BYTES = 1 << 20
-# A text file with a smaller share of the budget fits in any case: compression shrinks text up to twenty times.
+# A text file is read as a whole if its size times this number is below the budget; compression shrinks text at most twenty
+# times.
 _SMALL_SHARE = 1000
 # Options of `gramless train` that need all rows in memory.
 _NEED_ALL_ROWS = ("cv", "groups", "order", "time", "loss")

@@ -132,7 +132,7 @@ class SavedModel(BaseEstimator):
         return self.unusual_values(X)
 
     def unusual_values(self, X: Any) -> list[list[Reason]]:
-        """Return, for each row, the columns with values that training did not have, and the reasons."""
+        """Return, for each row, the columns with values that did not occur in training, and the reasons."""
         return [[] for _ in range(X.shape[0])]
 
     def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> Scored:
@@ -338,7 +338,7 @@ class TableModel(SavedModel):
         return None if detector is None else detector.predict(self.prepared(X)) < 0
 
     def unusual_values(self, X: Any) -> list[list[Reason]]:
-        """Return, for each typed row, the columns with values that training did not have, and the reasons."""
+        """Return, for each typed row, the columns with values that did not occur in training, and the reasons."""
         return UnusualValues(self)(X) if self.column_types else super().unusual_values(X)
 
     def novelty_reasons(self, X: Any) -> list[list[Reason]]:

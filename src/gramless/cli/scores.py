@@ -83,7 +83,7 @@ def _class_scores(y: np.ndarray, predicted: np.ndarray, guess: Any) -> list[Scor
 
 
 def log_loss(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shares: np.ndarray) -> Score:
-    """Return the log loss of probabilities `probabilities` for the sorted `classes`.
+    """Return the log loss of `probabilities` for the sorted `classes`.
 
     The constant prediction is the `shares` of the classes in training. A class that is not in `classes` has probability 0,
     which is replaced by the machine epsilon.
@@ -119,7 +119,7 @@ def roc_auc(y: np.ndarray, positive: Any, probabilities: np.ndarray) -> Score | 
 
 
 def probability_scores(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shares: np.ndarray) -> list[Score]:
-    """Return the metrics of probabilities `probabilities`, whose columns are `classes`; `shares` are those of training."""
+    """Return the metrics of `probabilities`, whose columns are `classes`; `shares` are those of the training rows."""
     order = np.argsort(classes)  # strings of numbers are sorted differently from the numbers
     scores: list[Score | None] = [log_loss(y, classes[order], probabilities[:, order], shares[order])]
     if len(classes) == 2:

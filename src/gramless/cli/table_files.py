@@ -55,7 +55,7 @@ OUTPUT_FORMATS = ("csv", "parquet", "excel", "jsonl")
 _SIGNATURES = {b"PAR1": ".parquet", b"PK\x03\x04": ".xlsx", b"ARRO": ".feather"}
 # Rows per batch: tens of megabytes for a hundred columns.
 BATCH_ROWS = 20_000
-# Number of dense vectors of the length of a sparse row that the preprocessing allocates; counted.
+# Number of dense vectors of the length of a sparse row that the preprocessing allocates, counted in the code.
 _DENSE_VECTORS = 4
 
 

@@ -19,7 +19,7 @@ from gramless.cli.errors import InputError
 from gramless.cli.fitting import Notify, fit_model, refitted
 from gramless.cli.importance import METRICS, TUNING, importance
 from gramless.cli.large_tables import large_table
-from gramless.cli.model import TableModel
+from gramless.cli.model import Scored, TableModel
 from gramless.cli.options import TrainSettings
 from gramless.cli.scores import Score, error_bound, verdict
 from gramless.cli.table_files import standard_input
@@ -55,26 +55,29 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
             rows = test_rows = all_rows
         else:
             rows, test_rows = hold_out(table.y, table.roles, table.task, settings.test_size, settings.seed)
-        fold_scores, fold = _fold_scores(table, settings, clock, notify) if settings.cv is not None else (None, None)
+        in_folds = None if settings.cv is None else _evaluated_in_folds(table, settings, clock, notify)
         scored = fit_model(table.take(rows), settings, notify, clock.of_fit())
         if large is not None:
             X_test, y_test = large.fit(scored, table, notify)
         notify("scoring")
         if settings.test is not None:
             [(X_test, y_test, _)] = scored.read_labelled(settings.test, settings.target, None)
-        elif large is None:
+        elif large is None and in_folds is None:
             held_out = table.take(test_rows)
             X_test, y_test = held_out.X, held_out.y
-        found = scored.scored([(X_test, y_test)], settings.seed)
-        scores = found.scores if fold_scores is None else fold_scores
+        if in_folds is None:
+            tested, found = scored, scored.scored([(X_test, y_test)], settings.seed)
+        else:
+            tested, X_test, y_test, found = in_folds
+        scores = found.scores
         if settings.metric is not None:
             first = METRICS[settings.metric].score_name
             scores.sort(key=lambda one: not one.metric.startswith(first))  # stable
         scored.about.update(_measured(scored, X_test, y_test, scores, settings))
-        if found.confusion is not None and settings.cv is None:
+        if found.confusion is not None:
             scored.about["confusion"] = found.confusion
         n_rows = len(rows) if large is None else large.n_rows
-        scored.about["rows"] = {"train": n_rows, "held_out": len(y_test), "saved": n_rows}
+        scored.about["rows"] = {"train": n_rows, "held_out": found.rows, "saved": n_rows}
         model = scored
         if len(rows) < len(all_rows) and settings.refit and clock.allows_refit(scored):
             model = refitted(scored, table, settings, notify)
@@ -82,16 +85,14 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
         X_saved = table.take(all_rows if model is not scored else rows).X
         model.about["inputs"] = [] if table.is_sparse else describe_inputs(X_saved, model.column_types)
         model.learn_novelty(X_saved, settings.seed)
-        if fold is not None:  # importance and report need rows that the model was not fitted to
-            scored, X_test, y_test = fold
         notify(f"saving {settings.out}")
         _save(model, settings.out)
     _print_summary(console, model, scores, settings.out)
     if not table.is_sparse and settings.importance:
-        _add_importance(model, scored, (X_test, y_test), settings, clock, console)
+        _add_importance(model, tested, (X_test, y_test), settings, clock, console)
     if settings.report:
         report = settings.out.with_suffix(".html")
-        write_report(model, scored, X_test, y_test, report, settings.seed)
+        write_report(model, tested, X_test, y_test, report, settings.seed)
         console.print(f"Report [bold]{escape(str(report))}[/bold]")
     return model
 
@@ -116,7 +117,7 @@ class _TimeBudget:
 
     @property
     def deadline(self) -> float:
-        """Time of `time.perf_counter` after which nothing is begun that can be left out."""
+        """Time of `time.perf_counter` after which no optional step begins."""
         return self.end - self.RESERVE * (self.total or 0.0)
 
     def of_fit(self) -> float | None:
@@ -158,18 +159,16 @@ def _checked_against(settings: TrainSettings, table: TrainingTable, console: Con
     return settings
 
 
-def _fold_scores(
+def _evaluated_in_folds(
     table: TrainingTable, settings: TrainSettings, clock: _TimeBudget, notify: Notify
-) -> tuple[list[Score], tuple[TableModel, Any, np.ndarray]]:
-    """Return mean scores of the folds with intervals from their standard deviation, and model and rows of the last fold."""
+) -> tuple[TableModel, Any, np.ndarray, Scored]:
+    """Return model, rows and targets of the last fold, and the mean scores, with intervals from their standard deviation."""
     cv = settings.cv or 2
     each: list[list[Score]] = []
     seconds = clock.of_fit()
     for number, (rows, test_rows) in enumerate(folds(table.y, table.roles, table.task, cv, settings.seed)):
-        model = fit_model(table.take(rows), settings, notify, seconds)
+        model, test = fit_model(table.take(rows), settings, notify, seconds), table.take(test_rows)
         notify(f"scoring fold {number + 1} of {cv}")
-        test = table.take(test_rows)
-        last = model, test.X, test.y
         each.append(model.scored([(test.X, test.y)], settings.seed).scores)
     merged = []
     for same in zip(*each, strict=True):
@@ -178,7 +177,7 @@ def _fold_scores(
         baseline = float(np.mean([one.baseline for one in same]))
         mean = float(values.mean())
         merged.append(replace(same[0], value=mean, low=mean - margin, high=mean + margin, baseline=baseline))
-    return merged, last
+    return model, test.X, test.y, Scored(len(table.y), merged)
 
 
 def _measured(model: TableModel, X: Any, y: np.ndarray, scores: list[Score], settings: TrainSettings) -> dict[str, Any]:
@@ -216,22 +215,22 @@ def _print_summary(console: Console, model: TableModel, scores: list[Score], out
 
 def _add_importance(
     model: TableModel,
-    scored: TableModel,
+    tested: TableModel,
     held_out: tuple[Any, np.ndarray],
     settings: TrainSettings,
     clock: _TimeBudget,
     console: Console,
 ) -> None:
-    """Measure the importance of the columns for `scored` on held-out rows, and save it with `model` if time is left."""
+    """Measure the importance of the columns for `tested` on held-out rows, and save it with `model` if time is left."""
     X, y = held_out
-    default = "r2" if scored.task == "regression" else "log-loss" if scored.has_probabilities else "accuracy"
+    default = "r2" if tested.task == "regression" else "log-loss" if tested.has_probabilities else "accuracy"
     metric = settings.metric or default
     measured: dict[str, float] = {}
     has_time = time.perf_counter() < clock.deadline
     if has_time:
         with StepDisplay(console) as notify:
             measured = importance(
-                *(scored, X, scored.parse_targets(y)),
+                *(tested, X, tested.parse_targets(y)),
                 metric=metric,
                 seconds=clock.of_importance(),
                 seed=settings.seed,

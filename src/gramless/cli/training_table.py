@@ -195,7 +195,7 @@ def _take_roles(X: Any, names: dict[str, str], path: Path) -> tuple[Any, dict[st
 
 
 def _sortable(X: pd.DataFrame, name: str, *, as_numbers: bool) -> np.ndarray:
-    """Return a column as an array that can be sorted: with `as_numbers`, strings that are dates or numbers as such."""
+    """Return a column as an array that can be sorted; with `as_numbers`, written dates and numbers are converted."""
     column = X[name]
     typed = TableColumns(text="leave out").fit(X[[name]]).typed(X[[name]]) if as_numbers else {}
     if name in typed:

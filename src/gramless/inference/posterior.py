@@ -379,8 +379,8 @@ def _plan_batches(
                 raise
     if n_landmarks is not None:
         return plain, rows
-    # A product is 2 n^2 rows operations in single precision; the preconditioner n m^2 in double, half as many at half the
-    # rate. The two are balanced.
+    # A product with the matrix takes 2 n^2 rows operations in single precision, and the preconditioner n m^2 operations in
+    # double precision, at half the rate. This number of landmarks m makes both times equal.
     balanced = planned(rows, min(n // 2, int((n * rows) ** 0.5)))
     fits = balanced.cached == plain.cached and balanced.memory.nbytes <= budget
     return (balanced if fits else plain), rows

@@ -90,7 +90,7 @@ def link_probabilities(scores: np.ndarray, link: np.ndarray) -> np.ndarray:
 
 
 def _relative_to_largest(scores: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return class estimates minus the largest one of the row, classes first, and that of the true class."""
+    """Return class estimates minus the largest of the row, of shape (n_classes, n), and those of the true classes."""
     p = np.ascontiguousarray(estimates(scores).T)
     p -= p.max(axis=0)
     return p, p[codes, np.arange(len(codes))]
