@@ -12,8 +12,7 @@ from server import Files
 from sklearn.datasets import load_wine
 
 from gramless.papers.datasets import DatasetError, find, load
-from gramless.papers.datasets.catalogue import CATALOGUE, digest
-from gramless.papers.datasets.loading import fetch
+from gramless.papers.datasets.loading import CATALOGUE, digest, fetch
 
 CONTENT = bytes(range(256)) * 4000
 SUM = "sha256:" + hashlib.sha256(CONTENT).hexdigest()

@@ -9,7 +9,7 @@ import published_files
 import pytest
 
 from gramless.papers.datasets import find, formats
-from gramless.papers.datasets.catalogue import CATALOGUE, digest
+from gramless.papers.datasets.loading import CATALOGUE, digest
 
 
 def stored(name):

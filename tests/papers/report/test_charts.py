@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gramless.papers.experiments import Reference
+from gramless.papers.experiments.declarations import Reference
 from gramless.papers.report.charts import ChartLine, LineChart, draw
 from gramless.papers.report.views import data_url
 

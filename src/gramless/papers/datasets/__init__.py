@@ -5,7 +5,16 @@
 (450, 64)
 """
 
-from gramless.papers.datasets.dataset import Dataset, DatasetError
-from gramless.papers.datasets.loading import cache_folder, find, load, names, obtain, search_path
+from gramless.papers.datasets.loading import (
+    Dataset,
+    DatasetError,
+    cache_folder,
+    find,
+    load,
+    names,
+    obtain,
+    search_path,
+    unsplit,
+)
 
-__all__ = ["Dataset", "DatasetError", "cache_folder", "find", "load", "names", "obtain", "search_path"]
+__all__ = ["Dataset", "DatasetError", "cache_folder", "find", "load", "names", "obtain", "search_path", "unsplit"]

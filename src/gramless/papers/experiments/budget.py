@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from gramless.kernels import RBF
 from gramless.papers.datasets import Dataset
-from gramless.papers.experiments.functions import Params
+from gramless.papers.experiments.declarations import Params
 
 # Number of passes of plain stochastic gradient descent; the paper does not state it.
 SGD_EPOCHS = 10

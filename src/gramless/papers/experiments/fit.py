@@ -24,8 +24,8 @@ from sklearn.pipeline import Pipeline
 from gramless._core import arrays as xa
 from gramless._core.memory import free_memory
 from gramless.papers.datasets import Dataset
+from gramless.papers.experiments.declarations import Gallery, Params, Spec
 from gramless.papers.experiments.environment import environment, peak_mb, reset_peak
-from gramless.papers.experiments.spec import Gallery, Params, Spec
 
 Notify = Callable[[str, Mapping[str, Any]], None]
 """Progress callback: the stage, and its details."""

@@ -17,7 +17,7 @@ from gramless.estimators.lssvm import LSSVC
 from gramless.images import GaussianWindow, SpectrumFeatures, UnitNormalizer
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.solvers import SOLVERS, Kaczmarz, NystromCommittee, Step
-from gramless.papers.experiments.functions import Params
+from gramless.papers.experiments.declarations import Params
 
 
 class ParallelKaczmarz(Kaczmarz):

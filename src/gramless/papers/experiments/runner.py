@@ -22,9 +22,9 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from gramless.papers.datasets.loading import ENVIRONMENT_VARIABLE
+from gramless.papers.experiments.declarations import Params, Spec
 from gramless.papers.experiments.fit import Notify, run_fit
 from gramless.papers.experiments.results import Results
-from gramless.papers.experiments.spec import Params, Spec
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gramless.papers.datasets import Dataset
-from gramless.papers.experiments.functions import Params
+from gramless.papers.experiments.declarations import Params
 
 # Histograms of gradients: sums of magnitudes as they are, or each histogram scaled to unit length. Of six combinations of
 # cells and normalisations, the first had the highest cross-validated accuracy without normalisation, and the second the

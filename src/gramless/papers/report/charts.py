@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gramless._core.svg import COLOURS, new_axes, to_svg
-from gramless.papers.experiments import Curve, History, Reference, Spec
+from gramless.papers.experiments.declarations import Curve, History, Reference, Spec
 from gramless.papers.experiments.results import Record, points
 from gramless.papers.report.formatting import PERCENTAGES, group_by, label, name_of, plain_number, varying_among
 
@@ -61,7 +61,7 @@ def figures(view: History | Curve, spec: Spec, records: Sequence[Record]) -> lis
     facets = {"": list(records)}
     if view.facet is not None:
         facets = group_by(records, lambda record: name_of(record["params"], (view.facet or "",)))
-    x_name = view.x if isinstance(view, Curve) else None
+    x_name = None if isinstance(view, History) else view.x
     varied = varying_among([record["params"] for record in records])
     series = view.series or tuple(key for key in varied if key not in (view.facet, x_name))
     names = dict.fromkeys(name_of(record["params"], series) for record in records)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gramless.papers.experiments.claims import Check, ClaimResult, Comparison, Printed
+from gramless.papers.experiments.claims import Check, ClaimResult
+from gramless.papers.experiments.declarations import Comparison, Printed
 from gramless.papers.experiments.results import Point
 from gramless.papers.report.formatting import PERCENTAGES, label, mean_and_spread, parameter, parameters, value
 
@@ -71,7 +72,7 @@ def _check_values(check: Check) -> dict[str, str]:
     key = _key(check)
     fits = [parameters(comparison.one)] if comparison.one else []
     if comparison.along is not None:
-        fits.append(parameter(comparison.along, check.at))
+        fits.append(parameter(comparison.along, check.one.params.get(comparison.along)))
     against = "the paper" if isinstance(check.other, Printed) else "the bound"
     if isinstance(comparison.other, Mapping):
         against = parameters(comparison.other) if comparison.other else "all fits"
@@ -84,7 +85,7 @@ def _check_values(check: Check) -> dict[str, str]:
         if isinstance(check.other, Point)
         else str(check.other)
         if isinstance(check.other, Printed)
-        else _format(key, check.reference)
+        else _format(key, float(check.other))
     )
     return {
         "experiment": comparison.experiment,

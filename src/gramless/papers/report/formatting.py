@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gramless.papers.experiments import Reference, Spec
+from gramless.papers.experiments.declarations import Reference, Spec
 from gramless.papers.experiments.results import Point, Record, contains, points
 
 LABELS = {

@@ -17,8 +17,8 @@ from typing import Any
 
 from gramless._core.files import atomic_write
 from gramless._version import __version__
-from gramless.papers.experiments import CHAPTERS, PAPERS, Spec, claims
 from gramless.papers.experiments.claims import VERDICTS, check_claim
+from gramless.papers.experiments.declarations import CHAPTERS, PAPERS, Spec, claims
 from gramless.papers.experiments.results import Record, device_of, on_one_device
 from gramless.papers.report import formatting
 from gramless.papers.report.claims import claim_values

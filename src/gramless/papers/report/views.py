@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from gramless.papers.experiments import Confusion, Curve, Gallery, History, Pictures, Spec, Table
+from gramless.papers.experiments.declarations import Confusion, Curve, Gallery, Pictures, Spec, Table
 from gramless.papers.experiments.results import Point, Record, points
 from gramless.papers.report.charts import figures
 from gramless.papers.report.formatting import headline, paper_value, parameters, varying_among
@@ -19,7 +19,7 @@ def shown_views(spec: Spec, done: Sequence[Record], quick: bool) -> list[dict[st
     """Return the views of an experiment that have something to show; a figure for each facet of a chart."""
     shown: list[dict[str, Any]] = []
     for view in spec.views:
-        if isinstance(view, History | Curve):
+        if isinstance(view, Curve):
             shown += figures(view, spec, done)
         elif isinstance(view, Table):
             shown.append(_results_table(view, spec, done, quick))
@@ -69,7 +69,7 @@ def _representative(view: Confusion | Gallery | Pictures, spec: Spec, records: S
     def has_data(record: Record) -> Any:
         if isinstance(view, Pictures):
             return (record.get("pictures") or {}).get(view.key, {}).get("images")
-        return record.get("confusion" if isinstance(view, Confusion) else "misclassified")
+        return record.get("misclassified" if isinstance(view, Gallery) else "confusion")
 
     chosen = headline(spec, filter(has_data, records), view.where)
     return None if chosen is None else min(chosen.point.records, key=lambda record: record["seed"])
