@@ -27,7 +27,7 @@ from gramless.papers.report.formatting import (
     plain_number,
     varying_among,
 )
-from gramless.papers.report.views import command
+from gramless.papers.report.page import command
 
 RESULTS = pathlib.Path(__file__).parents[3] / "benchmarks" / "results"
 

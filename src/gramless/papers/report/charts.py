@@ -46,17 +46,29 @@ class LineChart:
     The y axis of a percentage stays between 0 and 100.
     """
 
-    x_label: str
-    y_label: str
+    view: Curve
     lines: Sequence[ChartLine]
     levels: Sequence[Reference] = ()
     paper_points: Sequence[tuple[float, float, int]] = ()
-    log_x: bool = False
-    log_y: bool = False
-    percent: bool = False
+
+    @property
+    def x_label(self) -> str:
+        """Return the name of the x axis."""
+        return "seconds" if self.view.x == "seconds" else label(self.view.x)
+
+    @property
+    def percent(self) -> bool:
+        """Return True if y is a percentage."""
+        return self.view.y in PERCENTAGES
+
+    def band(self, line: ChartLine) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and the upper border of the band around a line."""
+        middle, spread = np.asarray(line.y, dtype=float), np.asarray(line.spread, dtype=float)
+        limits = (0.0, 100.0) if self.percent else (-np.inf, np.inf)
+        return np.clip(middle - spread, *limits), np.clip(middle + spread, *limits)
 
 
-def figures(view: History | Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str, Any]]:
+def figures(view: Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str, Any]]:
     """Return a figure for each value of the facet of a view; none if no line has enough points."""
     facets = {"": list(records)}
     if view.facet is not None:
@@ -67,10 +79,10 @@ def figures(view: History | Curve, spec: Spec, records: Sequence[Record]) -> lis
     names = dict.fromkeys(name_of(record["params"], series) for record in records)
     colours = {name: number % _COLOURS for number, name in enumerate(names)}
     title = view.title or f"{_short(view.y)} against {_short(view.x)}"
+    make = _history if isinstance(view, History) else _curve
     found = []
     for facet, group in facets.items():
-        rest = (spec, group, series, colours)
-        chart = _history(view, *rest) if isinstance(view, History) else _curve(view, *rest)
+        chart = make(view, spec.references, group, series, colours)
         if any(len(line.x) >= _FEWEST_POINTS for line in chart.lines):
             heading = f"{title[:1].upper()}{title[1:]}" + (f": {facet}" if facet else "")
             found.append({"shows": "figure", "title": heading, "chart": draw(chart, heading), "legend": legend(chart)})
@@ -78,49 +90,34 @@ def figures(view: History | Curve, spec: Spec, records: Sequence[Record]) -> lis
 
 
 def _history(
-    view: History, spec: Spec, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
+    view: Curve, references: Sequence[Reference], group: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
 ) -> LineChart:
     """Return one line per fit; the fits of a setting have the same colour."""
     lines = []
-    for record in records:
+    for record in group:
         rows = [row for row in record["history"] if _is_number(row.get(view.x)) and _is_number(row.get(view.y))]
         if rows:
             name = name_of(record["params"], series)
-            lines.append(ChartLine(name, [row[view.x] for row in rows], [row[view.y] for row in rows], colour=colours[name]))
-    levels = _levels(spec.references, records, view.y)
-    return _chart(view, "seconds" if view.x == "seconds" else label(view.x), lines, levels)
+            lines.append(ChartLine(name, [row[view.x] for row in rows], [row[view.y] for row in rows], (), colours[name]))
+    return LineChart(view, lines, _levels(references, group, view.y))
 
 
 def _curve(
-    view: Curve, spec: Spec, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
+    view: Curve, references: Sequence[Reference], group: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
 ) -> LineChart:
     """Return the mean and standard deviation over the seeds against a parameter."""
+    at_one_x = [r for r in references if view.x in r.params and r.metric == view.y]
     lines, paper_points = [], []
-    for name, members in group_by(points(records), lambda point: name_of(point.params, series)).items():
+    for name, members in group_by(points(group), lambda point: name_of(point.params, series)).items():
         known = [p for p in members if _is_number(p.params.get(view.x)) and p.mean(view.y) is not None]
         known.sort(key=lambda point: point.params[view.x])
-        spread = [point.spread(view.y) or 0.0 for point in known]
         xs, ys = [point.params[view.x] for point in known], [point.mean(view.y) or 0.0 for point in known]
-        lines += [ChartLine(name, xs, ys, spread, colours[name])] if known else []
-        paper_points += [
-            (point.params[view.x], reference.value, colours[name])
-            for point in known
-            for reference in spec.references
-            if reference.metric == view.y and view.x in reference.params and reference.matches(point.params)
-        ]
-    levels = _levels([r for r in spec.references if view.x not in r.params], records, view.y)
-    return _chart(view, label(view.x), lines, levels, paper_points)
-
-
-def _chart(
-    view: History | Curve,
-    x_label: str,
-    lines: Sequence[ChartLine],
-    levels: Sequence[Reference],
-    paper_points: Sequence[tuple[float, float, int]] = (),
-) -> LineChart:
-    scales = (view.log_x, view.log_y, view.y in PERCENTAGES)
-    return LineChart(x_label, label(view.y), lines, levels, paper_points, *scales)
+        if known:
+            lines.append(ChartLine(name, xs, ys, [point.spread(view.y) or 0.0 for point in known], colours[name]))
+        for point, x in zip(known, xs, strict=True):
+            paper_points += [(x, r.value, colours[name]) for r in at_one_x if r.matches(point.params)]
+    levels = _levels([r for r in references if view.x not in r.params], group, view.y)
+    return LineChart(view, lines, levels, paper_points)
 
 
 def draw(chart: LineChart, title: str = "") -> str:
@@ -136,7 +133,7 @@ def draw(chart: LineChart, title: str = "") -> str:
     for k, line in enumerate(chart.lines):
         y, colour = np.maximum(line.y, floor), COLOURS[f"c{line.colour}"]
         if any(line.spread):
-            lower, upper = _band(chart, line)
+            lower, upper = chart.band(line)
             axes.fill_between(line.x, np.maximum(lower, floor), upper, color=colour, alpha=0.14, linewidth=0)
         if len(line.x) > 2:  # a line through two points would suggest values between them
             axes.plot(line.x, y, color=colour, linewidth=2 if len(line.x) <= _MOST_MARKERS else 1.2, gid=f"line-{k}")
@@ -150,7 +147,7 @@ def draw(chart: LineChart, title: str = "") -> str:
         edge = COLOURS[f"c{colour_number}"]
         axes.plot(x, max(y, floor), "D", ms=7.8, mfc=COLOURS["card"], mec=edge, mew=2)
     _set_layout(axes, chart)
-    about = f"{title}: {chart.y_label} against {chart.x_label}".removeprefix(": ")
+    about = f"{title}: {label(chart.view.y)} against {chart.x_label}".removeprefix(": ")
     return to_svg(axes, about, "chart", tooltips)
 
 
@@ -167,23 +164,17 @@ def legend(chart: LineChart) -> list[dict[str, str]]:
     return entries
 
 
-def _band(chart: LineChart, line: ChartLine) -> tuple[np.ndarray, np.ndarray]:
-    middle, spread = np.asarray(line.y, dtype=float), np.asarray(line.spread, dtype=float)
-    limits = (0.0, 100.0) if chart.percent else (-np.inf, np.inf)
-    return np.clip(middle - spread, *limits), np.clip(middle + spread, *limits)
-
-
 def _set_limits(axes: Axes, chart: LineChart) -> float:
     """Set the scales and limits of the axes; return the lowest y that can be drawn."""
     xs = [x for line in chart.lines for x in line.x] + [x for x, _, _ in chart.paper_points]
     ys = [level.value for level in chart.levels] + [y for _, y, _ in chart.paper_points]
     for line in chart.lines:
-        ys += [*line.y, *(y for bound in _band(chart, line) for y in bound)] if any(line.spread) else line.y
+        ys += [*line.y, *(y for bound in chart.band(line) for y in bound)] if any(line.spread) else line.y
     positive = [y for y in ys if y > 0]
-    if chart.log_x:
+    if chart.view.log_x:
         axes.set_xscale("log")
     floor = -math.inf
-    if chart.log_y and positive:
+    if chart.view.log_y and positive:
         axes.set_yscale("log")
         floor = min(positive)
     axes.margins(x=0.03, y=0.06)
@@ -214,7 +205,7 @@ def _set_layout(axes: Axes, chart: LineChart) -> None:
     named: dict[str, Any] = {"ha": "center", "size": 12, "color": COLOURS["ink"], "parse_math": False}
     axes.figure.text((left + end) / 2 / width, 8 / height, chart.x_label, **named)
     middle = (_BOTTOM + (base - _TOP) / 2) / height
-    axes.figure.text(16 / width, middle, chart.y_label, rotation=90, rotation_mode="anchor", **named)
+    axes.figure.text(16 / width, middle, label(chart.view.y), rotation=90, rotation_mode="anchor", **named)
 
 
 def _locator(scale: str, low: float, high: float, most: int) -> Any:

@@ -150,21 +150,6 @@ def mean_and_spread(metric: str, point: Point) -> str:
     return value(metric, point.mean(metric)) + (f" ± {value(metric, spread)}" if spread is not None else "")
 
 
-def difference(ours: float, theirs: float) -> str:
-    """Return the difference of two values with its sign."""
-    return f"{ours - theirs:+.2f}".replace("-", "−")
-
-
-def shortened(name: str) -> str:
-    """Return a class name with at most five characters."""
-    return name if len(name) <= 5 else name[:4] + "."
-
-
-def is_percentage(metric: str) -> bool:
-    """Return True for metrics in percent."""
-    return metric in PERCENTAGES
-
-
 def setting(given: Any) -> str:
     """Return the value of a parameter as a cell of a table."""
     if isinstance(given, bool):
