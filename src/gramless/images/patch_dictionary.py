@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -30,8 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import NON_NEGATIVE, POSITIVE_INTEGER, estimator
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import Progress, log_progress, throughput_record
 from gramless._core.threads import slices
@@ -46,8 +45,6 @@ from gramless.images.tuning import TUNING
 _NO_NORM = 1e-12
 # Float64 values per patch in spherical k-means: norm, mass, label, cosine and temporaries of these.
 _CLUSTERING_VALUES = 8
-_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
-_OR_INFINITE = Interval(Real, 0, None, closed="both")
 
 
 @dataclass(frozen=True)
@@ -102,8 +99,7 @@ def patch_geometry(image_shape: ImageShape, patch_size: Any, stride: int | None,
     return PatchGeometry(image_shape, patch, step, positions, grid)
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features of images from a dictionary of their patches.
 
@@ -190,12 +186,11 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_atoms": [POSITIVE_INTEGER],
-        "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "pooling": [POSITIVE_INTEGER, "array-like", None],
         "stride": [POSITIVE_INTEGER, None],
-        "contrast": [_NOT_NEGATIVE, None],
-        "whitening": [_OR_INFINITE, None],
-        "threshold": [_NOT_NEGATIVE],
+        "contrast": [NON_NEGATIVE, None],
+        "whitening": [Interval(Real, 0, None, closed="both"), None],
+        "threshold": [NON_NEGATIVE],
         "signs": [Options(int, {1, 2})],
         "root": ["boolean"],
         "mirror": ["boolean"],
@@ -203,16 +198,10 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         "n_images": [POSITIVE_INTEGER],
         "n_patches": [POSITIVE_INTEGER],
         "n_passes": [POSITIVE_INTEGER],
-        "shape": "no_validation",
         "dtype": [StrOptions({"float32", "float64", "uint8"})],
-        "device": "no_validation",
-        "memory_budget": "no_validation",
-        "verbose": ["verbose"],
-        "random_state": ["random_state"],
     }
 
-    n_atoms: int = 256
-    _: KW_ONLY
+    n_atoms: int = field(default=256, kw_only=False)
     patch_size: Any = None
     pooling: Any = None
     stride: int | None = None
