@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from gramless._core.constraints import POSITIVE_INTEGER, estimator
 from gramless._core.threads import slices
 from gramless.images.filters import centre_and_normalise
-from gramless.images.reading import integer_pair
+from gramless.images.reading import integer_pair, patch_positions
 from gramless.images.transformer import ImageTransformer
 
 
@@ -72,12 +72,7 @@ class Patches(ImageTransformer):
         int
             Number of patches.
         """
-        size = self._size(shape)
-        if size[0] > shape[0] or size[1] > shape[1]:
-            raise ValueError(
-                f"patch_size {size[0]} x {size[1]} is larger than the images of {shape[0]} x {shape[1]} pixels."
-            )
-        return prod((side - length) // int(self.stride) + 1 for side, length in zip(shape, size, strict=False))
+        return prod(patch_positions(shape, self._size(shape), int(self.stride)))
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the patches of all images.

@@ -22,7 +22,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from gramless.papers.datasets.loading import ENVIRONMENT_VARIABLE
+from gramless.papers.datasets import ENVIRONMENT_VARIABLE
 from gramless.papers.experiments.declarations import Params, Spec
 from gramless.papers.experiments.fit import Notify, run_fit
 from gramless.papers.experiments.results import Results

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _SIZE = (380, 270)
 _MOST_MARKERS = 14  # largest number of markers on a line; more markers would hide the line
+_MOST_LEVELS = 3  # largest number of values of the paper that are drawn as horizontal lines
 _FEWEST_POINTS = 3  # shorter lines are easier to read in the table
 _COLOURS = 8
 # Margins in pixels; the left one grows with the numbers of the axis.
@@ -47,9 +48,9 @@ class LineChart:
     """
 
     view: Curve
-    lines: Sequence[ChartLine]
     levels: Sequence[Reference] = ()
-    paper_points: Sequence[tuple[float, float, int]] = ()
+    lines: list[ChartLine] = field(default_factory=list)
+    paper_points: list[tuple[float, float, int]] = field(default_factory=list)
 
     @property
     def x_label(self) -> str:
@@ -79,45 +80,48 @@ def figures(view: Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str
     names = dict.fromkeys(name_of(record["params"], series) for record in records)
     colours = {name: number % _COLOURS for number, name in enumerate(names)}
     title = view.title or f"{_short(view.y)} against {_short(view.x)}"
-    make = _history if isinstance(view, History) else _curve
     found = []
     for facet, group in facets.items():
-        chart = make(view, spec.references, group, series, colours)
+        printed = [r for r in spec.references if r.metric == view.y and any(r.matches(one["params"]) for one in group)]
+        levels = {(r.value, r.where): r for r in printed if view.x not in r.params}
+        chart = LineChart(view, list(levels.values())[:_MOST_LEVELS])
+        if isinstance(view, History):
+            _add_fits(chart, group, series, colours)
+        else:
+            _add_means(chart, group, series, colours, [r for r in printed if view.x in r.params])
         if any(len(line.x) >= _FEWEST_POINTS for line in chart.lines):
             heading = f"{title[:1].upper()}{title[1:]}" + (f": {facet}" if facet else "")
             found.append({"shows": "figure", "title": heading, "chart": draw(chart, heading), "legend": legend(chart)})
     return found
 
 
-def _history(
-    view: Curve, references: Sequence[Reference], group: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
-) -> LineChart:
-    """Return one line per fit; the fits of a setting have the same colour."""
-    lines = []
-    for record in group:
-        rows = [row for row in record["history"] if _is_number(row.get(view.x)) and _is_number(row.get(view.y))]
+def _add_fits(chart: LineChart, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]) -> None:
+    """Add one line per fit; the fits of a setting have the same colour."""
+    x, y = chart.view.x, chart.view.y
+    for record in records:
+        rows = [row for row in record["history"] if _is_number(row.get(x)) and _is_number(row.get(y))]
         if rows:
             name = name_of(record["params"], series)
-            lines.append(ChartLine(name, [row[view.x] for row in rows], [row[view.y] for row in rows], (), colours[name]))
-    return LineChart(view, lines, _levels(references, group, view.y))
+            chart.lines.append(ChartLine(name, [row[x] for row in rows], [row[y] for row in rows], (), colours[name]))
 
 
-def _curve(
-    view: Curve, references: Sequence[Reference], group: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
-) -> LineChart:
-    """Return the mean and standard deviation over the seeds against a parameter."""
-    at_one_x = [r for r in references if view.x in r.params and r.metric == view.y]
-    lines, paper_points = [], []
-    for name, members in group_by(points(group), lambda point: name_of(point.params, series)).items():
-        known = [p for p in members if _is_number(p.params.get(view.x)) and p.mean(view.y) is not None]
-        known.sort(key=lambda point: point.params[view.x])
-        xs, ys = [point.params[view.x] for point in known], [point.mean(view.y) or 0.0 for point in known]
-        if known:
-            lines.append(ChartLine(name, xs, ys, [point.spread(view.y) or 0.0 for point in known], colours[name]))
-        for point, x in zip(known, xs, strict=True):
-            paper_points += [(x, r.value, colours[name]) for r in at_one_x if r.matches(point.params)]
-    levels = _levels([r for r in references if view.x not in r.params], group, view.y)
-    return LineChart(view, lines, levels, paper_points)
+def _add_means(
+    chart: LineChart,
+    records: Sequence[Record],
+    series: Sequence[str],
+    colours: Mapping[str, int],
+    printed: Sequence[Reference],
+) -> None:
+    """Add the mean and standard deviation over the seeds against a parameter, and the printed values."""
+    x, y = chart.view.x, chart.view.y
+    known = [point for point in points(records) if _is_number(point.params.get(x)) and point.values(y)]
+    for name, members in group_by(known, lambda point: name_of(point.params, series)).items():
+        members.sort(key=lambda point: point.params[x])
+        means, spreads = zip(*((point.mean(y), point.spread(y) or 0.0) for point in members), strict=True)
+        chart.lines.append(ChartLine(name, [point.params[x] for point in members], means, spreads, colours[name]))
+        for point in members:
+            matching = [r for r in printed if r.matches(point.params)]
+            chart.paper_points.extend((point.params[x], r.value, colours[name]) for r in matching)
 
 
 def draw(chart: LineChart, title: str = "") -> str:
@@ -216,12 +220,6 @@ def _locator(scale: str, low: float, high: float, most: int) -> Any:
     if decades < 0.7:  # within a factor of five, equal steps give more round numbers
         return MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
     return LogLocator(subs=(1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.5 else (1.0, 2.0, 5.0), numticks=7)
-
-
-def _levels(references: Sequence[Reference], group: Sequence[Record], metric: str) -> list[Reference]:
-    """Return up to three distinct values of the paper that belong to fits of the chart."""
-    matching = [r for r in references if r.metric == metric and any(r.matches(record["params"]) for record in group)]
-    return list({(r.value, r.where): r for r in matching}.values())[:3]
 
 
 def _is_number(value: Any) -> bool:

@@ -1,7 +1,11 @@
-"""Datasets as NumPy arrays: the catalogue of `catalogue.toml`, the search for files, downloads and splits.
+"""The datasets of the papers and benchmarks as NumPy arrays with their standard splits.
 
-A dataset is one `.npz` file, searched in the given folder, then `$GRAMLESS_DATA`, then the cache folder. A missing file is
-built from the published files, which pooch downloads and checks.
+>>> from gramless.papers.datasets import load
+>>> load("digits").x_test.shape
+(450, 64)
+
+The file `datasets.toml` declares them. A dataset is one `.npz` file, searched in the given folder, then `$GRAMLESS_DATA`, then
+the cache folder. A missing file is built from the published files, which pooch downloads and checks.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from gramless._core.files import atomic_write
-from gramless.papers.datasets import formats
+from gramless.papers import formats
 
 ENVIRONMENT_VARIABLE = "GRAMLESS_DATA"
 TIMEOUT = (10, 30)  # seconds to connect, and to wait for the next bytes
@@ -98,7 +102,7 @@ def unsplit(x: np.ndarray, y: np.ndarray, **fields: Any) -> Dataset:
 
 @dataclass(frozen=True)
 class Entry:
-    """One dataset of the catalogue; the comment in `catalogue.toml` describes the fields."""
+    """One dataset of the catalogue; the comment in `datasets.toml` describes the fields."""
 
     file: str
     source: str
@@ -118,7 +122,7 @@ class Entry:
 
 
 def _read_catalogue() -> dict[str, Entry]:
-    declared = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
+    declared = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
     entries = {}
     for name, own in declared.items():
         values = {**declared.get(own.get("like"), {}), **own}
