@@ -4,7 +4,7 @@
 >>> load("digits").x_test.shape
 (450, 64)
 
-The file `datasets.toml` declares them. A dataset is one `.npz` file, searched in the given folder, then `$GRAMLESS_DATA`, then
+The file `datasets.toml` declares them. A dataset is one `.npz` file, searched in the given folder, in `$GRAMLESS_DATA`, and in
 the cache folder. A missing file is built from the published files, which pooch downloads and checks.
 """
 
