@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF as ProcessRBF
 from sklearn.preprocessing import StandardScaler
 
 from gramless import LSSVR, load, save
-from gramless.inference.iterative import IterativePosterior
+from gramless.inference.posterior import IterativePosterior
 from gramless.linalg.tuning import TUNING
 
 

@@ -5,9 +5,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from gramless import LSSVR
-from gramless.inference import iterative
-from gramless.inference.iterative import IterativePosterior
-from gramless.inference.posterior import ExactPosterior, LeastSquaresModel
+from gramless.inference import posterior
+from gramless.inference.posterior import ExactPosterior, IterativePosterior, LeastSquaresModel
 
 BUDGET = 10**9
 
@@ -59,10 +58,10 @@ def test_few_landmarks_cost_iterations_and_not_accuracy():
 def test_what_is_still_to_come_is_never_more_than_the_bound():
     kept, new = machine(n=800, gamma=0.5, C=30.0, dtype=np.float64)
     process = IterativePosterior(kept, BUDGET, random_state=0)
-    K = iterative.evaluate(kept.kernel, process.op.X, new)
+    K = posterior.evaluate(kept.kernel, process.op.X, new)
     truth = np.sum(K * np.linalg.solve(process.op.dense(np.float64), K), axis=0)
-    forms = iterative._QuadraticForms(K, process.op, process.preconditioner)
-    steps = iterative.CG(tol=1e-12, preconditioner=forms).steps(process.op, K, np.zeros_like(K), np.random.RandomState(0))
+    forms = posterior._QuadraticForms(K, process.op, process.preconditioner)
+    steps = posterior.CG(tol=1e-12, preconditioner=forms).steps(process.op, K, np.zeros_like(K), np.random.RandomState(0))
     for _ in range(4):
         forms.update(next(steps).W)
         missing = truth - forms.values
