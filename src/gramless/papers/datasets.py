@@ -4,8 +4,8 @@
 >>> load("digits").x_test.shape
 (450, 64)
 
-The file `datasets.toml` declares them. A dataset is one `.npz` file, searched in the given folder, in `$GRAMLESS_DATA`, and in
-the cache folder. A missing file is built from the published files, which pooch downloads and checks.
+The file `datasets.toml` declares them. A dataset is one `.npz` file, searched in the given folder, in `$GRAMLESS_DATA` and
+in the cache folder. A missing file is built from the published files, which pooch downloads and checks.
 """
 
 from __future__ import annotations
