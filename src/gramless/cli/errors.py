@@ -53,7 +53,7 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
 def _is_from_papers(reason: RuntimeError) -> bool:
     """Return True for errors of `gramless.papers`, which is imported here only, because the import is slow."""
     from gramless.papers.datasets import DatasetError
-    from gramless.papers.experiments import ResultsError
+    from gramless.papers.experiments.results import ResultsError
 
     return isinstance(reason, DatasetError | ResultsError)
 
