@@ -11,7 +11,7 @@ from gramless import KernelSVC, MKLClassifier
 from gramless.kernels import RBF, Columns, Linear
 from gramless.svm.multiclass import make_solver, solve_multiclass
 from gramless.svm.multiple_kernels import StoredKernels, StreamedKernels
-from gramless.svm.resources import DualFit, FitResources, row_resources
+from gramless.svm.resources import DualFit, row_budget
 
 KERNELS = [RBF(0.01), RBF(0.1), RBF(1.0), Linear()]
 
@@ -95,7 +95,7 @@ def test_held_streamed_and_precomputed_agree(multi_class):
     kernels = [RBF(0.1), RBF(1.0)]
     settings = {"C": 2.0, "multi_class": multi_class, "tol": 1e-5, "weight_tol": 1e-4}
     held = MKLClassifier(kernels, **settings)
-    fixed = 10**9 - row_resources("1GB", kernels[0] + kernels[1], X, 0).budget
+    fixed = 10**9 - row_budget("1GB", kernels[0] + kernels[1], X, 1)
     streamed = MKLClassifier(kernels, **settings, memory_budget=int(fixed + 5e6))  # three matrices take 6 MB
     assert isinstance(held._stack(kernels, X, 500, 0)[0], StoredKernels)
     assert isinstance(streamed._stack(kernels, X, 500, 0)[0], StreamedKernels)
@@ -119,9 +119,8 @@ def test_float32_grams():
 
 def test_quadratic_forms():
     X, y = wine()
-    resources = FitResources(1e9, 1, 0)
     options = {"n_classes": 3, "one_vs_one": True}
-    fit = DualFit(RBF(0.1), X, make_solver("smo", 1e-5, None), resources)
+    fit = DualFit(RBF(0.1), X, make_solver("smo", 1e-5, None), 1e9)
     machine = solve_multiclass(fit, y, np.ones(len(y)), **options)
     expected = []
     for kernel in KERNELS:

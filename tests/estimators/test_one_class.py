@@ -10,9 +10,9 @@ from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.svm import OneClassSVM
 
 from gramless import KernelOneClassSVM
-from gramless.kernels import RBF
-from gramless.svm import one_class_dual
-from gramless.svm.resources import DualFit, FitResources
+from gramless.kernels import RBF, Kernel
+from gramless.svm.one_class_dual import solve_one_class
+from gramless.svm.resources import DualFit
 from gramless.svm.smo import SMO
 from gramless.svm.tuning import TUNING
 
@@ -67,24 +67,34 @@ def test_solves_the_quadratic_programme():
     assert model.dual_coef_.sum() == pytest.approx(nu * 40)
 
 
+class RecordingKernel(Kernel):
+    """Gaussian kernel that records precision and number of the rows whose values with few points it computes."""
+
+    def __init__(self):
+        self.products = []
+
+    def __call__(self, X, Y, out=None):
+        if len(Y) < 450:  # Gram matrices have more points
+            self.products.append((X.dtype.name, len(X)))
+        return RBF(0.1)(X, Y, out=out)
+
+    def diag(self, X):
+        return RBF(0.1).diag(X)
+
+
 @pytest.mark.parametrize("divisor", [2, 50, 10**6])
 @pytest.mark.parametrize("tol", [1e-2, 1e-6, 1e-9])
-def test_scores_in_float32_do_not_change_the_solution(monkeypatch, tol, divisor):
-    """Where float32 is too coarse, rows near the level are scored again, and all rows where that is not enough."""
+def test_scores_in_float32_do_not_change_the_solution(tol, divisor):
+    """If float32 is too coarse, rows near the level are scored again, and all rows if that is not enough."""
     tuning = replace(TUNING, solved_whole=64, values_for_float32=1, refined_divisor=divisor)
-    sizes = []
-    full = one_class_dual._sum
-    monkeypatch.setattr(
-        one_class_dual, "_sum", lambda k, X, *rest: sizes.append((X.dtype.name, len(X))) or full(k, X, *rest)
-    )
-    X = rows(900)
-    fit = DualFit(RBF(0.1), X, SMO(tol=tol), FitResources(1e8, 1, 0))
-    solution = one_class_dual.solve_one_class(fit, np.ones(900), 0.2, tuning)
-    assert ("float32", 900) in sizes
+    X, kernel = rows(900), RecordingKernel()
+    fit = DualFit(kernel, X, SMO(tol=tol), 1e8, tuning=tuning)
+    solution = solve_one_class(fit, np.ones(900), 0.2)
+    assert ("float32", 900) in kernel.products
     if tol == 1e-2 or divisor == 2:
-        assert ("float64", 900) not in sizes
+        assert ("float64", 900) not in kernel.products
     if tol < 1e-3 and divisor == 10**6:
-        assert ("float64", 900) in sizes
+        assert ("float64", 900) in kernel.products
     slopes, offset = rbf_kernel(X, gamma=0.1) @ solution.beta, -solution.bias
     free = (solution.beta > 0) & (solution.beta < 1)
     np.testing.assert_allclose(slopes[free], offset, atol=2 * tol)
@@ -97,8 +107,8 @@ def test_a_start_from_part_of_the_rows_changes_nothing(dtype):
     """Large fits start from the model of an eighth of the rows, whose product is computed separately."""
     X = rows(900).astype(dtype)
     tol = 1e-8 if dtype == "float64" else 1e-4
-    fit = DualFit(RBF(0.1), X, SMO(tol=tol), FitResources(1e8, 1, 0))
-    solution = one_class_dual.solve_one_class(fit, np.ones(900), 0.2, replace(TUNING, solved_whole=64))
+    fit = DualFit(RBF(0.1), X, SMO(tol=tol), 1e8, tuning=replace(TUNING, solved_whole=64))
+    solution = solve_one_class(fit, np.ones(900), 0.2)
     theirs = OneClassSVM(nu=0.2, gamma=0.1, tol=1e-5).fit(X.astype(np.float64))
     assert -solution.bias == pytest.approx(theirs.offset_[0], rel=1e-4)
     scores = rbf_kernel(X.astype(np.float64), gamma=0.1) @ solution.beta

@@ -26,7 +26,7 @@ from gramless import KernelSVC
 from gramless.callbacks import EarlyStopping
 from gramless.kernels import RBF, Columns, Intersection, Linear
 from gramless.svm.multiclass import solve_multiclass
-from gramless.svm.resources import DualFit, FitResources
+from gramless.svm.resources import DualFit, fit_budget
 from gramless.svm.smo import SMO
 
 DATASETS = {
@@ -213,10 +213,9 @@ def test_threads_do_not_change_the_machine(n_classes):
     X, y = X[y < n_classes] / 16, y[y < n_classes]
     machines = []
     for threads in (1, 3):
-        resources = FitResources(1e8, threads, 0)
         solver = SMO(tol=1e-6, working_set=50)
         options = {"n_classes": n_classes, "one_vs_one": True}
-        fit = DualFit(RBF(0.2), X, solver, resources)
+        fit = DualFit(RBF(0.2), X, solver, 1e8, threads)
         machines.append(solve_multiclass(fit, y, np.full(len(y), 5.0), **options))
     objectives = [[solution.objective for solution in machine.solutions] for machine in machines]
     np.testing.assert_allclose(objectives[0], objectives[1], rtol=1e-9)
@@ -568,7 +567,7 @@ print(np.array_equal(before, model.decision_function(X[:50])))
     assert done.stdout.split() == ["interrupted", "True"]
 
 
-def test_a_small_fit_needs_no_more_memory_on_a_machine_with_many_cores(monkeypatch):
-    X, y = make_classification(1000, 100, random_state=0)
-    monkeypatch.setattr("gramless.svm.resources.workers_for", lambda kernel, X: 32)
-    assert KernelSVC(C=10.0).fit(X, y).fit_status_ == 0
+def test_the_default_budget_of_a_small_fit_does_not_depend_on_the_number_of_threads():
+    X = np.zeros((900, 80))
+    budgets = [fit_budget(None, None, RBF(1.0), X, workers, "cpu") for workers in (1, 32)]
+    assert budgets[0] == budgets[1] > 8 * 900**2 * 8
