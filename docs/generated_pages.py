@@ -158,7 +158,7 @@ def papers(records: list[dict[str, Any]]) -> str:
         for stated in claims(name):
             item = claim_values(check_claim(stated, name, found), name)
             verdict = item["verdict"] + (f" ({item['count']})" if item["count"] else "")
-            claim = f"{item['says']} ({item['where']}; `{item['name']}`)"
+            claim = f"{item['statement']} ({item['where']}; `{item['name']}`)"
             cause = ". ".join(text for text in (item["cause"], item["reason"]) if text)
             cells = (claim, item["printed"], item["ours"], verdict, cause)
             lines.append("| " + " | ".join(map(_cell, cells)) + " |")

@@ -18,8 +18,8 @@ from gramless.papers.experiments.results import Record
 class Measure:
     """Number computed from a record, or None if the record does not have the values that it needs.
 
-    `metric` is the metric whose course it summarises, with which the report shows the paper's value. The tolerance of a
-    difference is that of two settings.
+    `metric` is the metric that the measure summarises over the iterations; the report shows the paper's value beside this
+    metric. With `is_difference`, the tolerance is that of a difference between two settings.
     """
 
     label: str
@@ -97,7 +97,7 @@ def confused_with(record: Record, true: str, predicted: str) -> float | None:
 
 @_measure("confusion of {} and {} beyond any other, %", is_difference=True)
 def lead_of_pair(record: Record, *pair: str) -> float | None:
-    """Measure the smaller confusion of a pair of classes minus the largest of all other pairs, in percent."""
+    """Measure the smaller of the two confusions of a pair of classes minus the largest of other pairs, in percent."""
     errors = {classes: share for classes, share in _shares(record).items() if classes[0] != classes[1]}
     own = [errors.pop(classes) for classes in (pair, pair[::-1]) if classes in errors]
     return min(own) - max(errors.values()) if own else None

@@ -1,7 +1,7 @@
 """Experiments of the paper "risvo": its tables, both readings of its objective, costs, support vector machines.
 
-Eq. (2) of the paper prints an expectation over the active set, eq. (6) sums over it. They differ in the ridge for each
-active pattern, so every experiment of the active set has both readings: "mean" and "sum".
+Eq. (2) of the paper prints an expectation over the active set, and eq. (6) prints sums over it. The two readings differ in
+the ridge per active pattern, so every experiment with an active set is run with both: "mean" and "sum".
 """
 
 from __future__ import annotations
