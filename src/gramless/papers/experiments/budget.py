@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import pinvh
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -55,9 +55,7 @@ class ExactBudgetLSSVC(ClassifierMixin, BaseEstimator):
         H[:-1, :-1] += kernel(self.points_, self.points_)
         if self.loss == "dual":
             target[:-1] += Z[rows]
-        curvatures, V = eigh(H, overwrite_a=True)
-        kept = curvatures > FLAT * curvatures[-1]
-        solution = V[:, kept] @ ((target @ V[:, kept]) / curvatures[kept])
+        solution = pinvh(H, atol=0.0, rtol=FLAT) @ target
         self.dual_coef_, self.intercept_ = solution[:-1], solution[-1]
         return self
 

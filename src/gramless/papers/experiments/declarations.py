@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from gramless.papers.datasets import Dataset, unsplit
+from gramless.papers.datasets import Dataset
 from gramless.papers.datasets import load as load_dataset
 from gramless.papers.experiments import measures
 from gramless.papers.experiments.measures import Measure
@@ -473,7 +473,8 @@ def load_data(
     if bundled:
         import sklearn.datasets  # the import takes 0.1 s
 
-        data = unsplit(*getattr(sklearn.datasets, f"load_{bundled}")(return_X_y=True), name=bundled.replace("_", " "))
+        x, y = getattr(sklearn.datasets, f"load_{bundled}")(return_X_y=True)
+        data = Dataset.unsplit(x, y, name=bundled.replace("_", " "))
     else:
         data = load_dataset(load, seed=seed)
     if divide is not None:
