@@ -525,7 +525,7 @@ def _comparisons(declared: Sequence[Mapping[str, Any]]) -> Iterator[Comparison]:
 
 
 def _filled(value: Any, point: Mapping[str, Any]) -> Any:
-    """Return a value of the file in which "{name}" is replaced; a text that is only a name becomes the value itself."""
+    """Replace each "{name}" in the strings of a value; a string that is only "{name}" becomes the value of the point."""
     if isinstance(value, dict):
         return {key: _filled(part, point) for key, part in value.items()}
     if isinstance(value, list):

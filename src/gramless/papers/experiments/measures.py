@@ -53,7 +53,7 @@ def _errors(record: Record) -> dict[int, float]:
 
 
 def _late(record: Record, steps: int) -> list[float]:
-    """Return the test errors of the last iterations, none if there are less than twice as many."""
+    """Return the test errors of the last `steps` iterations; an empty list for a fit of less than twice as many iterations."""
     errors = _errors(record)
     last = max(errors, default=0)
     return [error for n_iter, error in errors.items() if n_iter > last - steps] if last >= 2 * steps else []
@@ -123,7 +123,7 @@ def easier_by(record: Record, name: str) -> float | None:
 
 @_measure("error of the final prediction, %")
 def error_of_final_prediction(record: Record) -> float | None:
-    """Measure the error of votes in one-vs-one, and of the most probable class in one-vs-rest."""
+    """Measure the error of the final prediction: the vote in one-vs-one, the most probable class in one-vs-rest."""
     return record["metrics"].get("error" if record["params"]["strategy"] == "ovo" else "error_of_probabilities")
 
 

@@ -28,7 +28,7 @@ from gramless.papers.experiments.fit import Notify, run_fit
 from gramless.papers.experiments.results import Results
 
 _START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-# Every child imports the main module of the run, so its slow imports are also in this list.
+# Modules that the fork server imports once for all children, with the slow imports of the main module of the run.
 _PRELOADED = ["gramless.papers.experiments.fit", "sklearn.datasets", "numba", "typer", "rich.progress"]
 
 
@@ -102,7 +102,7 @@ def _run_in_process(
 ) -> dict[str, Any]:
     """Return the status of a fit with its record, or with the reason of its failure."""
     context: Any = multiprocessing.get_context(_START_METHOD)
-    if _START_METHOD == "forkserver":  # which imports once what every child needs
+    if _START_METHOD == "forkserver":
         context.set_forkserver_preload(_PRELOADED)
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(sender, fit, data, threads), daemon=False)
