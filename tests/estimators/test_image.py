@@ -51,9 +51,9 @@ def test_scores_equal_those_of_the_model_on_the_features(fitted, digits):
     X, y, T, _ = digits
     kernel = Polynomial(degree=4, gamma=0.5, coef0=0.5)
     F = fitted.dictionary_.transform(X)
-    machine = LSSVC(kernel=kernel, C=fitted.chosen_["C"], random_state=0).fit(F, y)
-    assert_allclose(fitted.decision_function(T), machine.decision_function(fitted.dictionary_.transform(T)), atol=2e-2)
-    assert_array_equal(fitted.predict(T), machine.predict(fitted.dictionary_.transform(T)))
+    direct = LSSVC(kernel=kernel, C=fitted.chosen_["C"], random_state=0).fit(F, y)
+    assert_allclose(fitted.decision_function(T), direct.decision_function(fitted.dictionary_.transform(T)), atol=2e-2)
+    assert_array_equal(fitted.predict(T), direct.predict(fitted.dictionary_.transform(T)))
 
 
 def test_leave_one_out_errors_equal_those_of_refits():
@@ -183,7 +183,7 @@ def test_failed_fit_does_not_change_the_model(digits):
 
 def test_callback_receives_the_model_and_can_stop_it(digits):
     seen = []
-    small(C=10.0, callback=lambda machine, record: seen.append(record["n_iter"])).fit(digits[0], digits[1])
+    small(C=10.0, callback=lambda model, record: seen.append(record["n_iter"])).fit(digits[0], digits[1])
     assert seen
 
 

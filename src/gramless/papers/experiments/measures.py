@@ -53,7 +53,7 @@ def _errors(record: Record) -> dict[int, float]:
 
 
 def _late(record: Record, steps: int) -> list[float]:
-    """Return the test errors of the last `steps` iterations; an empty list for a fit of less than twice as many iterations."""
+    """Return the test errors of the last `steps` iterations; an empty list if there are less than twice as many."""
     errors = _errors(record)
     last = max(errors, default=0)
     return [error for n_iter, error in errors.items() if n_iter > last - steps] if last >= 2 * steps else []

@@ -79,7 +79,7 @@ class AveragedRiSVO(ClassifierMixin, BaseEstimator):
 
 
 def solution_classifier(params: Params, seed: int) -> Any:
-    """Return RiSVO solved by the normal equations or by the pseudo-inverse of eq. (5), or averaged over chunks of the rows."""
+    """Return RiSVO with the normal equations, with the pseudo-inverse of eq. (5), or averaged over chunks of the rows."""
     n_landmarks, chunks = params.get("n_landmarks", 700), params["chunks"]
     if params["solution"] == "pseudo-inverse":
         return PseudoInverseRiSVO(n_landmarks=n_landmarks, random_state=seed)
