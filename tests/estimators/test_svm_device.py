@@ -12,9 +12,8 @@ from sklearn.datasets import load_digits, make_classification, make_regression
 from gramless import CUDA, KernelOneClassSVM, KernelSVC, KernelSVR
 from gramless._core.device_rows import SparseRows, rows_on_device
 from gramless.kernels import RBF, Exponential, Matern32, Matern52, Polynomial
-from gramless.svm.batched_smo import BatchedSMO
+from gramless.svm.batched_smo import BatchedSMO, FusedRowSums
 from gramless.svm.box_qp import BoxQP
-from gramless.svm.device_gram import FusedRowSums
 
 torch = pytest.importorskip("torch")
 CARD = pytest.param("cuda", marks=pytest.mark.gpu)

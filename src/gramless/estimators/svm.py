@@ -5,7 +5,8 @@
 
 for each pair of classes (one-vs-one) or each class against the others (one-vs-rest). `C_i` is `C` times the weights of the
 sample and of its class. Most of the cost is the computation of the kernel rows of the points that become support vectors.
-With `nu` instead of `C`, the sum of the multipliers is fixed and the solution determines their bound (`gramless.svm.nu_qp`).
+With `nu` instead of `C`, the sum of the multipliers is fixed and the solution determines their bound
+(`gramless.svm.box_qp`).
 
 In regression, errors below epsilon cost nothing, and larger errors cost linearly:
 
@@ -83,7 +84,7 @@ from gramless.kernels.tags import set_input_tags
 from gramless.linalg.least_squares import warn_of_rounding
 from gramless.linalg.operators import byte_rows, expand
 from gramless.linalg.planning.plan import FitPlan
-from gramless.svm.box_qp import BoxQP, DualSolution
+from gramless.svm.box_qp import BoxQP, DualSolution, NuQP
 from gramless.svm.multiclass import (
     DUAL_SOLVERS,
     Decomposition,
@@ -98,7 +99,6 @@ from gramless.svm.multiclass import (
     votes,
     warn_unless_converged,
 )
-from gramless.svm.nu_qp import NuQP
 from gramless.svm.one_class_dual import solve_one_class
 from gramless.svm.progress import SolverProgress
 from gramless.svm.resources import DualFit, fit_budget, row_workers, svm_memory
