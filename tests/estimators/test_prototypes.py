@@ -170,6 +170,7 @@ def test_probabilities(digits, probability):
         ({"n_prototypes": 0}, "n_prototypes"),
         ({"n_prototypes": 1.5}, "n_prototypes"),
         ({"n_prototypes": {0: 3}}, "no entry for the class"),
+        ({"n_prototypes": {0: 3, 1: 2.5}}, "'n_prototypes' parameter of PrototypeLSSVC"),
         ({"kernel": "precomputed"}, "new points"),
         ({"C": -1}, "'C' parameter of PrototypeLSSVC"),
         ({"init": "far"}, "'init' parameter of PrototypeLSSVC"),
