@@ -29,7 +29,7 @@ References for `nu`: Schölkopf, Smola, Williamson and Bartlett (2000), New supp
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from gramless.svm.progress import SolverProgress
 @dataclass(frozen=True)
 class BoxQP:
     """Data of a dual problem; the module docstring has the formula."""
+
+    # Number of fixed sums of the variables.
+    n_sums: ClassVar[int] = 1
 
     linear: np.ndarray
     lower: np.ndarray
@@ -67,13 +70,13 @@ class BoxQP:
 
     def restricted(self, idx: np.ndarray, slope: np.ndarray, start: np.ndarray) -> BoxQP:
         """Return the problem over the variables `idx` alone; its linear term is the slope at its start."""
-        return BoxQP(slope[idx], self.lower[idx], self.upper[idx], self.epsilon, start)
+        return replace(self, linear=slope[idx], lower=self.lower[idx], upper=self.upper[idx], start=start, K_start=None)
 
     def move_pairs(self, K: np.ndarray, slope: np.ndarray, beta: np.ndarray, tol: float, max_moves: int) -> int:
         """Move at most `max_moves` pairs of variables in place on the full matrix `K`; return the number of moves."""
         from gramless._core.compiled.smo_loops import solve_pairs
 
-        return solve_pairs(K, slope, beta, self.lower, self.upper, self.epsilon, tol, max_moves)[0]
+        return solve_pairs(K, slope, beta, self.lower, self.upper, self.epsilon, tol, max_moves, self.n_sums)[0]
 
     def slope(self, K_beta: np.ndarray) -> np.ndarray:
         """Return the gradient of the smooth part of the objective."""
@@ -150,6 +153,8 @@ class DualSolution:
 class NuQP(BoxQP):
     """A dual problem with the two fixed sums of its starting point; the module docstring has the formula."""
 
+    n_sums: ClassVar[int] = 2
+
     @classmethod
     def of_labels(cls, y: np.ndarray, bounds: np.ndarray, nu: float) -> NuQP:
         """Return the problem of a classifier with labels +1 and -1 and upper bounds of the multipliers."""
@@ -178,14 +183,6 @@ class NuQP(BoxQP):
         start = np.empty(y.size)
         start[order] = up - down
         return cls(y.astype(np.float64), -bounds, bounds, start=start)
-
-    def restricted(self, idx: np.ndarray, slope: np.ndarray, start: np.ndarray) -> NuQP:
-        return NuQP(slope[idx], self.lower[idx], self.upper[idx], start=start)
-
-    def move_pairs(self, K: np.ndarray, slope: np.ndarray, beta: np.ndarray, tol: float, max_moves: int) -> int:
-        from gramless._core.compiled.smo_loops import solve_pairs
-
-        return solve_pairs(K, slope, beta, self.lower, self.upper, 0.0, tol, max_moves, n_sums=2)[0]
 
     def gains(self, beta: np.ndarray, slope: np.ndarray) -> np.ndarray:
         above, below = self._middles(beta, slope)

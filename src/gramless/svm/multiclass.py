@@ -248,9 +248,9 @@ def problem_scores(kernel: Kernel, X: Any, vectors: Any, model: SupportVectorMod
     coef = xa.like(np.ascontiguousarray(model.dual_coef.T), X)
     ends = np.cumsum(model.n_support)
     n_classes, n_problems = ends.size, model.intercept.size
-    block = kernel(X, vectors) if X.shape[0] * len(coef) <= LINALG_TUNING.few_values else None
     if coef.shape[1] == n_problems:
-        return xa.to_numpy(expand(kernel, X, vectors, coef) if block is None else block @ coef) + model.intercept
+        return xa.to_numpy(expand(kernel, X, vectors, coef)) + model.intercept
+    block = kernel(X, vectors) if X.shape[0] * len(coef) <= LINALG_TUNING.few_values else None
     if block is None and kernel.uses_points and not xa.is_torch(X):
         bounds = np.concatenate([[0], ends])
         scores = expand_groups(kernel, X, vectors, coef, bounds, _pair_of(n_classes), n_problems)

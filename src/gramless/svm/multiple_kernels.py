@@ -242,8 +242,13 @@ class _WeightedPairSteps(PairSteps):
 
 def _root_of_increasing(cubic: np.ndarray, low: float, high: float) -> float:
     """Return the root of a cubic that increases on `[low, high]`, or the end of the interval closest to it."""
-    if np.polyval(cubic, low) >= 0:
+    a, b, c, d = cubic.tolist()
+
+    def value(step: float) -> float:
+        return float(((a * step + b) * step + c) * step + d)
+
+    if value(low) >= 0:
         return low
-    if np.polyval(cubic, high) <= 0:
+    if value(high) <= 0:
         return high
-    return float(brentq(lambda step: np.polyval(cubic, step), low, high, xtol=np.finfo(np.float64).tiny))
+    return float(brentq(value, low, high, xtol=np.finfo(np.float64).tiny))
