@@ -85,6 +85,9 @@ class BasisPlan:
 class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     """Ridge regression on a kernel basis with a shrinking active set.
 
+    scikit-learn has no counterpart; prefer it to `NystromLSSVC` for many rows of which few are close to the decision
+    boundary.
+
     Parameters
     ----------
     kernel : str, Kernel or callable, default="rbf"

@@ -22,7 +22,7 @@ The pinball loss (quantiles) and Huber's loss have the same dual problem with ot
 Several quantiles are separate problems that share their kernel rows, and the predictions for a row are sorted: the curves do
 not cross, and sorting never increases their error.
 
-The one-class machine finds rows that differ from the training rows:
+The one-class support vector machine detects rows that differ from the training rows:
 
     minimise    alpha' K alpha / 2
     subject to  0 <= alpha_i <= w_i,  sum alpha = nu sum w
@@ -31,10 +31,10 @@ A row is an outlier if `sum_j alpha_j K(x_j, x) < rho`. At most a fraction `nu` 
 least that fraction are support vectors. The cost is that of the kernel values between all rows and the support vectors,
 O(nu n^2 d), which are computed once and not stored (`gramless.svm.one_class_dual`).
 
-All three share one `fit`; they define the targets and the dual problem. A model is fitted to NumPy or CSR rows, to a square
-matrix of kernel values, or to a sequence of objects (texts, graphs) for which the user's kernel function is defined. It
-stores the rows of its support vectors. All objects are stored, because the kernel function receives all of them again at
-prediction; with a precomputed kernel no rows are stored, and prediction reads the columns of the support vectors.
+The three estimators share one `fit`; each defines its targets and its dual problem. A model is fitted to NumPy or CSR rows,
+to a square matrix of kernel values, or to a sequence of objects (texts, graphs) for which the user's kernel function is
+defined. It stores the rows of its support vectors. All objects are stored, because the kernel function receives all of them
+again at prediction; with a precomputed kernel no rows are stored, and prediction reads the columns of the support vectors.
 
 References: Cortes and Vapnik (1995), Support-vector networks; Schölkopf, Smola, Williamson and Bartlett (2000), New support
 vector algorithms; Smola and Schölkopf (2004), A tutorial on support vector regression; Takeuchi, Le, Sears and Smola (2006),
