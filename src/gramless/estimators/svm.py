@@ -79,8 +79,7 @@ from gramless._core.validation import (
 )
 from gramless.callbacks import read_functions
 from gramless.inference.probabilities import couple, fit_sigmoid, fit_sigmoids, sigmoid_probabilities
-from gramless.kernels import Callable_, Kernel, Linear, Precomputed, kernel_from_parameters
-from gramless.kernels.tags import set_input_tags
+from gramless.kernels import Callable_, Kernel, Linear, Precomputed, kernel_from_parameters, set_input_tags
 from gramless.linalg.least_squares import warn_of_rounding
 from gramless.linalg.operators import byte_rows, expand
 from gramless.linalg.planning.plan import FitPlan
