@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gramless._core.progress import Progress
 
 
@@ -32,7 +34,7 @@ class SolverProgress(Progress):
         self.callback = callback
         self.stopped = False
         self.stopped_by_callback = False
-        self._record = {"n_iter": 0, "violation": float("inf"), "solved": 0, "n_problems": n_problems}
+        self._record = {"n_iter": 0, "seconds": 0.0, "violation": np.inf, "solved": 0, "n_problems": n_problems}
         self._is_reported = callback is not None or bool(verbose)
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
