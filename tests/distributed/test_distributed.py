@@ -277,6 +277,32 @@ def test_a_worker_killed_during_the_passes_of_conjugate_gradients(digits, client
     assert_same_model(ours, NystromLSSVC(**settings).fit(X, y), tolerance=1e-6)
 
 
+def test_one_of_three_workers_killed_during_conjugate_gradients(digits):
+    X, y = digits
+    settings = {"landmarks": X[:60], "gamma": 0.1, "C": 10.0, "solver": CG(tol=1e-9, max_iter=500)}
+    with (
+        distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0") as three,
+        distributed.Client(three, set_as_default=False) as client,
+    ):
+        first = set(client.run(os.getpid).values())
+        product, passes = one_pass.WorkerRows.normal_times, []
+
+        def kill_during_the_third_pass(self, A, shift):
+            passes.append(len(passes))
+            if len(passes) == 3:
+                threading.Timer(0.02, kill_one, [client]).start()
+            return product(self, A, shift)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(one_pass.WorkerRows, "normal_times", kill_during_the_third_pass)
+            ours = fit(NystromLSSVC(**settings), *cut(X, y, rows=60), client=client)
+        assert len(passes) > 4
+        client.wait_for_workers(3, timeout=30)
+        assert len(first & set(client.run(os.getpid).values())) == 2
+    local = NystromLSSVC(**settings).fit(X, y)
+    np.testing.assert_allclose(ours.decision_function(X), local.decision_function(X), atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["risvo", "lssvc"])
 def test_a_worker_killed_between_steps(name, digits, client):
     X, y = digits

@@ -249,3 +249,36 @@ def test_saved_and_loaded(rows, tmp_path):
     loaded = gramless.load(tmp_path / "model.skops")
     np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
     assert loaded.solver_reason_ == model.solver_reason_
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_warm_start_over_a_path_of_C_needs_fewer_passes_for_the_same_model(rows, dtype):
+    X, values, _ = rows
+    X = X.astype(dtype)
+    model, passes = NystromLSSVR(solver="cg", warm_start=True, **SETTINGS), {}
+    for C in (0.5, 1.0, 2.0):
+        settings = {**SETTINGS, "C": C}
+        model.set_params(C=C).fit(X, values)
+        cold = NystromLSSVR(solver="cg", **settings).fit(X, values)
+        sums = NystromLSSVR(solver="sums", **settings).fit(X, values)
+        passes[C] = len(model.history_), len(cold.history_)
+        assert np.mean((model.predict(X) - values) ** 2) < 1.01 * np.mean((sums.predict(X) - values) ** 2)
+    assert passes[0.5][0] == passes[0.5][1]  # there is no earlier fit
+    assert passes[1.0][0] < passes[1.0][1]
+    assert passes[2.0][0] < passes[2.0][1]
+    tight = model.set_params(solver=TIGHT).fit(X, values)
+    np.testing.assert_allclose(tight.predict(X), sums.predict(X), atol=1e-3 if dtype == "float32" else 1e-5)
+
+
+def test_warm_start_with_other_landmarks_or_outputs_starts_from_zero(rows):
+    X, values, _ = rows
+    model = NystromLSSVR(solver="cg", warm_start=True, **SETTINGS).fit(X, values)
+    for changed, y in (
+        ({"random_state": 1}, values),
+        ({"n_landmarks": 50}, values),
+        ({}, np.stack([values, X[:, 0]], axis=1)),
+    ):
+        settings = {**SETTINGS, **changed}
+        warm = model.set_params(**settings).fit(X, y)
+        cold = NystromLSSVR(solver="cg", **settings).fit(X, y)
+        np.testing.assert_array_equal(warm.dual_coef_, cold.dual_coef_)

@@ -1,4 +1,4 @@
-"""KernelOneClassSVM against scikit-learn's, and what a large fit does differently."""
+"""KernelOneClassSVM against scikit-learn's, and the steps that only a large fit takes."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 from sklearn.svm import OneClassSVM
 
 from gramless import KernelOneClassSVM
-from gramless.kernels import RBF
-from gramless.svm import one_class_dual
-from gramless.svm.resources import DualFit, FitResources
+from gramless.kernels import RBF, Kernel
+from gramless.svm.one_class_dual import solve_one_class
+from gramless.svm.resources import DualFit
 from gramless.svm.smo import SMO
 from gramless.svm.tuning import TUNING
 
@@ -25,8 +25,8 @@ def rows(n=300, d=4, seed=0):
 @pytest.mark.parametrize("nu", [0.0217, 0.111, 0.517, 0.903])
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian"])
 def test_equals_scikit_learn(kernel, nu):
-    """Whose kernel values are in single precision: hence the digits compared."""
-    shift = 6.0 if kernel == "linear" else 0.0  # away from the origin, which a linear machine separates from the rows
+    """scikit-learn's kernel values are in single precision, which limits the digits compared."""
+    shift = 6.0 if kernel == "linear" else 0.0  # away from the origin, from which a linear kernel separates the rows
     X, new = rows() + shift, rows(seed=1) + shift
     settings = {"nu": nu, "gamma": 0.2, "coef0": 1.0}
     theirs = OneClassSVM(kernel=laplacian_kernel_02 if kernel == "laplacian" else kernel, **settings, tol=1e-5).fit(X)
@@ -43,7 +43,7 @@ def laplacian_kernel_02(A, B):
 
 
 def test_with_nu_one_all_multipliers_are_at_their_bounds():
-    """Where scikit-learn's ends without a finite offset."""
+    """scikit-learn returns no finite offset here."""
     X = rows(50)
     model = KernelOneClassSVM(nu=1.0, gamma=0.2).fit(X)
     np.testing.assert_allclose(model.score_samples(X), rbf_kernel(X, gamma=0.2).sum(axis=1))
@@ -51,7 +51,7 @@ def test_with_nu_one_all_multipliers_are_at_their_bounds():
 
 
 def test_solves_the_quadratic_programme():
-    """The optimum of a general solver that knows nothing of multipliers."""
+    """The objective equals that of a general solver for constrained problems."""
     X, nu = rows(40), 0.3
     K = rbf_kernel(X, gamma=0.3)
     best = minimize(
@@ -67,24 +67,34 @@ def test_solves_the_quadratic_programme():
     assert model.dual_coef_.sum() == pytest.approx(nu * 40)
 
 
+class RecordingKernel(Kernel):
+    """Gaussian kernel that records precision and number of the rows whose values with few points it computes."""
+
+    def __init__(self):
+        self.products = []
+
+    def __call__(self, X, Y, out=None):
+        if len(Y) < 450:  # Gram matrices have more points
+            self.products.append((X.dtype.name, len(X)))
+        return RBF(0.1)(X, Y, out=out)
+
+    def diag(self, X):
+        return RBF(0.1).diag(X)
+
+
 @pytest.mark.parametrize("divisor", [2, 50, 10**6])
 @pytest.mark.parametrize("tol", [1e-2, 1e-6, 1e-9])
-def test_scores_in_float32_do_not_change_the_solution(monkeypatch, tol, divisor):
-    """Where float32 is too coarse, rows near the level are scored again, and all rows where that is not enough."""
+def test_scores_in_float32_do_not_change_the_solution(tol, divisor):
+    """If float32 is too coarse, rows near the level are scored again, and all rows if that is not enough."""
     tuning = replace(TUNING, solved_whole=64, values_for_float32=1, refined_divisor=divisor)
-    sizes = []
-    full = one_class_dual._sum
-    monkeypatch.setattr(
-        one_class_dual, "_sum", lambda k, X, *rest: sizes.append((X.dtype.name, len(X))) or full(k, X, *rest)
-    )
-    X = rows(900)
-    fit = DualFit(RBF(0.1), X, SMO(tol=tol), FitResources(1e8, 1, 0))
-    solution = one_class_dual.solve_one_class(fit, np.ones(900), 0.2, tuning)
-    assert ("float32", 900) in sizes
+    X, kernel = rows(900), RecordingKernel()
+    fit = DualFit(kernel, X, SMO(tol=tol), 1e8, tuning=tuning)
+    solution = solve_one_class(fit, np.ones(900), 0.2)
+    assert ("float32", 900) in kernel.products
     if tol == 1e-2 or divisor == 2:
-        assert ("float64", 900) not in sizes
+        assert ("float64", 900) not in kernel.products
     if tol < 1e-3 and divisor == 10**6:
-        assert ("float64", 900) in sizes
+        assert ("float64", 900) in kernel.products
     slopes, offset = rbf_kernel(X, gamma=0.1) @ solution.beta, -solution.bias
     free = (solution.beta > 0) & (solution.beta < 1)
     np.testing.assert_allclose(slopes[free], offset, atol=2 * tol)
@@ -93,12 +103,12 @@ def test_scores_in_float32_do_not_change_the_solution(monkeypatch, tol, divisor)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_start_from_part_of_the_rows_changes_nothing(dtype):
+def test_a_start_from_a_subset_does_not_change_the_solution(dtype):
     """Large fits start from the model of an eighth of the rows, whose product is computed separately."""
     X = rows(900).astype(dtype)
     tol = 1e-8 if dtype == "float64" else 1e-4
-    fit = DualFit(RBF(0.1), X, SMO(tol=tol), FitResources(1e8, 1, 0))
-    solution = one_class_dual.solve_one_class(fit, np.ones(900), 0.2, replace(TUNING, solved_whole=64))
+    fit = DualFit(RBF(0.1), X, SMO(tol=tol), 1e8, tuning=replace(TUNING, solved_whole=64))
+    solution = solve_one_class(fit, np.ones(900), 0.2)
     theirs = OneClassSVM(nu=0.2, gamma=0.1, tol=1e-5).fit(X.astype(np.float64))
     assert -solution.bias == pytest.approx(theirs.offset_[0], rel=1e-4)
     scores = rbf_kernel(X.astype(np.float64), gamma=0.1) @ solution.beta
@@ -113,7 +123,7 @@ def test_rows_beyond_one_working_set_within_a_budget():
     assert model.offset_ == pytest.approx(theirs.offset_[0], rel=1e-4)
 
 
-def test_weights_are_repetitions():
+def test_a_weight_equals_repeated_rows():
     X = rows(120)
     counts = np.random.default_rng(1).integers(0, 4, size=120)
     weighted = KernelOneClassSVM(nu=0.3, gamma=0.2, tol=1e-10).fit(X, sample_weight=counts)

@@ -13,7 +13,7 @@ from gramless.svm.box_qp import BoxQP
 from gramless.svm.gram_rows import GramRows
 from gramless.svm.multiclass import DUAL_SOLVERS, solve_multiclass
 from gramless.svm.progress import SolverProgress
-from gramless.svm.resources import DualFit, FitResources
+from gramless.svm.resources import DualFit
 from gramless.svm.smo import SMO
 
 
@@ -33,9 +33,8 @@ def test_counts_add_up(one_vs_one, threads):
         where.add(threading.get_ident())
 
     progress = SolverProgress(45 if one_vs_one else 10, callback=callback)
-    resources = FitResources(1e8, threads, 0)
     options = {"n_classes": 10, "one_vs_one": one_vs_one}
-    fit = DualFit(RBF(0.05), X, SMO(), resources, progress)
+    fit = DualFit(RBF(0.05), X, SMO(), 1e8, threads, progress=progress)
     model = solve_multiclass(fit, y, np.full(len(y), 5.0), **options)
     progress.report()
     assert where == {threading.get_ident()}
@@ -62,7 +61,7 @@ def test_remaining_pairs_stay_at_zero_after_a_stop():
     X, y = digits()
     progress = SolverProgress(45, callback=lambda record: record["solved"] >= 5)
     options = {"n_classes": 10, "one_vs_one": True}
-    fit = DualFit(RBF(0.05), X, SMO(), FitResources(1e8, 1, 0), progress)
+    fit = DualFit(RBF(0.05), X, SMO(), 1e8, progress=progress)
     model = solve_multiclass(fit, y, np.full(len(y), 5.0), **options)
     done = [solution.converged for solution in model.solutions]
     assert done[:5] == [True] * 5

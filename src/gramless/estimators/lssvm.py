@@ -43,9 +43,8 @@ from gramless._core.validation import (
 )
 from gramless.estimators.expansion import CALIBRATION, BaseKernelExpansion, former_search_parameters
 from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
-from gramless.inference.iterative import Posterior, make_posterior
 from gramless.inference.leave_one_out import leave_one_out_on_demand, leave_one_out_scores, scores_without_one_copy
-from gramless.inference.posterior import LeastSquaresModel
+from gramless.inference.posterior import ExactPosterior, IterativePosterior, LeastSquaresModel, make_posterior
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, METHODS, calibrate, probability_constraint
 from gramless.inference.selection import optimism
 from gramless.linalg.solvers import SOLVERS, Solver
@@ -665,7 +664,7 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
         ends = prediction_intervals(process, rows, coverage, local=local, factor=factor)
         return ends[:, 0] if self._single_output else ends
 
-    def _posterior(self) -> Posterior:
+    def _posterior(self) -> ExactPosterior | IterativePosterior:
         """Return the Gaussian process of the fitted model, which is computed at the first call."""
         check_is_fitted(self, "dual_coef_")
         cached = vars(self).get("_process")
@@ -690,7 +689,7 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
         self._process = self.dual_coef_, process
         return process
 
-    def _rows_of_process(self, X: Any, process: Posterior) -> Array:
+    def _rows_of_process(self, X: Any, process: ExactPosterior | IterativePosterior) -> Array:
         """Return validated new rows on the device and in the precision of the Gaussian process."""
         own = xa.numpy_dtype(self.dual_coef_)
         checked = check_X(self, X, dtype=own, reset=False, accept_sparse=self.kernel_.accepts_sparse)

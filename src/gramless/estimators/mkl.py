@@ -45,7 +45,6 @@ from gramless.svm.multiclass import (
     warn_unless_converged,
 )
 from gramless.svm.multiple_kernels import (
-    MKLSMO,
     KernelWeights,
     StoredKernels,
     StreamedKernels,
@@ -54,7 +53,7 @@ from gramless.svm.multiple_kernels import (
     weighted_sum,
 )
 from gramless.svm.progress import SolverProgress
-from gramless.svm.resources import FitResources, row_resources, svm_memory
+from gramless.svm.resources import DualFit, row_budget, row_workers, svm_memory
 from gramless.svm.tuning import TUNING
 
 # Values of gamma of the default kernels, in units of gamma="scale".
@@ -343,22 +342,25 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
             raise MemoryError("solver='simple_smo' stores every Gram matrix: use solver='smo' or raise memory_budget")
         return fits
 
-    def _stack(
-        self, kernels: list[Kernel], X: Any, n: int, seed: int
-    ) -> tuple[StoredKernels | StreamedKernels, FitResources]:
-        """Return the Gram matrices if they fit in memory, else the kernels, and the resources for the classifiers."""
+    def _stack(self, kernels: list[Kernel], X: Any, n: int, seed: int) -> tuple[StoredKernels | StreamedKernels, DualFit]:
+        """Return the Gram matrices if they fit in memory, else the kernels, and the inputs of the classifiers."""
+        solver = make_solver(self.solver, self.tol, self.max_iter if self.solver == "simple_smo" else None)
         if isinstance(X, list):
             grams = [xa.to_numpy(k.block(part, slice(0, n), slice(0, n))) for k, part in zip(kernels, X, strict=True)]
-            return StoredKernels(grams, 1), row_resources(self.memory_budget, Precomputed(), grams[0], seed)
+            workers = row_workers(Precomputed(), grams[0])
+            budget = row_budget(self.memory_budget, Precomputed(), grams[0], workers)
+            return StoredKernels(grams, 1), DualFit(Precomputed(), grams[0], solver, budget, workers, seed)
         streamed = StreamedKernels(kernels, X)
-        resources = row_resources(self.memory_budget, streamed.combined(np.ones(len(kernels)))[0], X, seed)
+        total, _ = streamed.combined(np.ones(len(kernels)))
+        workers = row_workers(total, X)
+        fit = DualFit(total, X, solver, row_budget(self.memory_budget, total, X, workers), workers, seed)
         needed = StoredKernels.nbytes(n, len(kernels), X.dtype.itemsize)
-        if not self._can_store(needed, resources.budget):
-            return streamed, resources
-        return StoredKernels.of(kernels, X), replace(resources, budget=resources.budget - needed)
+        if not self._can_store(needed, fit.budget):
+            return streamed, fit
+        return StoredKernels.of(kernels, X), replace(fit, budget=fit.budget - needed)
 
     def _learn(
-        self, kernels: StoredKernels | StreamedKernels, resources: FitResources, codes: np.ndarray, C: np.ndarray
+        self, kernels: StoredKernels | StreamedKernels, fit: DualFit, codes: np.ndarray, C: np.ndarray
     ) -> KernelWeights:
         """Learn weights and classifier; `history_` is extended before each call of the callback."""
         callbacks, label = read_functions(self), type(self).__name__
@@ -366,6 +368,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
             "n_classes": len(self.classes_),
             "one_vs_one": self.multi_class == "ovo",
             "positive_weight": self.positive_weight,
+            "penalty": self.weight_penalty,
         }
         self.history_: list[dict[str, Any]] = []
 
@@ -377,11 +380,8 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
             return on_iteration({"n_iter": found["n_iter"], "seconds": found["seconds"], "gap": found["violation"]})
 
         if isinstance(kernels, StoredKernels) and self.solver == "simple_smo":
-            assert self.weight_penalty is not None
-            limit = {} if self.max_iter is None else {"max_iter": self.max_iter}
-            solver = MKLSMO(self.weight_penalty, tol=self.tol, **limit)
             with SolverProgress(callback=on_sweep, verbose=self.verbose, label=label) as progress:
-                learnt = learn_by_pairs(kernels, codes, C, solver, resources.seed, progress, **decomposition)
+                learnt = learn_by_pairs(kernels, replace(fit, progress=progress), codes, C, **decomposition)
             if not progress.stopped_by_callback:
                 warn_unless_converged(learnt.model.solutions, self.tol)
             return learnt
@@ -394,12 +394,10 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
 
             learnt = learn_by_alternation(
                 kernels,
+                fit,
                 codes,
                 C,
-                make_solver("smo", self.tol, None),
-                resources,
                 p=self.p,
-                penalty=self.weight_penalty,
                 weight_tol=self.weight_tol,
                 max_iter=max_iter,
                 on_iteration=on_alternation,

@@ -30,6 +30,7 @@ from gramless.streaming.learners import C_PATH, NormalEquations, PassSettings
 
 _CONSTRAINTS: dict[str, Any] = {
     "C": [POSITIVE, StrOptions({"loo"})],
+    "warm_start": ["boolean"],
     "solver": [StrOptions({"auto", "sums", "cg"}), CG],
     "probability": probability_constraint("softmax", *LEAVE_ONE_OUT_METHODS),
 }
@@ -93,6 +94,8 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     probability : {"softmax", "sigmoid", "temperature", False}, default="softmax"
         Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"` and
         `"temperature"` are fitted to leave-one-out scores, and `predict_set` needs one of them.
+    warm_start : bool, default=False
+        Whether to start from the coefficients of the previous fit if the shapes agree.
     dtype : {"float32", "float64"} or None, default=None
         Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
@@ -150,6 +153,9 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
 
     `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; the model does not depend on `batch_size`.
 
+    `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. The landmarks must
+    be the same: set `random_state` or pass them. Sums are added up again in each fit; use `C="loo"` with them.
+
     References
     ----------
     K. De Brabanter, J. De Brabanter, J. A. K. Suykens and B. De Moor, "Optimized fixed-size kernel models for large
@@ -175,6 +181,7 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     batch_size: int | None = None
     class_weight: Any = None
     probability: str | bool = "softmax"
+    warm_start: bool = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
     _settings = landmark_settings
@@ -227,6 +234,9 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     -----
     `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; the model does not depend on `batch_size`.
 
+    `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. The landmarks must
+    be the same: set `random_state` or pass them. Sums are added up again in each fit; use `C="loo"` with them.
+
     References
     ----------
     K. De Brabanter, J. De Brabanter, J. A. K. Suykens and B. De Moor, "Optimized fixed-size kernel models for large
@@ -249,6 +259,7 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     solver: Any = "auto"
     forgetting_factor: float = 1.0
     batch_size: int | None = None
+    warm_start: bool = False
 
     _parameter_constraints: ClassVar[dict[str, Any]] = _CONSTRAINTS
     _settings = landmark_settings

@@ -161,7 +161,15 @@ class OnePassEstimator(BaseEstimator):
             stream, targets = labelled_stream(rows, y, sample_weight, self.class_weight)
         else:
             stream, targets = valued_stream(rows, y, sample_weight)
-        result = run_pass(stream, settings, targets, random_state=self.random_state, callbacks=callbacks, show=self.set_pass)
+        result = run_pass(
+            stream,
+            settings,
+            targets,
+            random_state=self.random_state,
+            callbacks=callbacks,
+            show=self.set_pass,
+            previous=self.pass_.solved if getattr(self, "warm_start", False) and self.pass_ is not None else None,
+        )
         return self.set_pass(result)
 
     @atomic_fit

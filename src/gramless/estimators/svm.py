@@ -5,7 +5,8 @@
 
 for each pair of classes (one-vs-one) or each class against the others (one-vs-rest). `C_i` is `C` times the weights of the
 sample and of its class. Most of the cost is the computation of the kernel rows of the points that become support vectors.
-With `nu` instead of `C`, the sum of the multipliers is fixed and the solution determines their bound (`gramless.svm.nu_qp`).
+With `nu` instead of `C`, the sum of the multipliers is fixed and the solution determines their bound
+(`gramless.svm.box_qp`).
 
 In regression, errors below epsilon cost nothing, and larger errors cost linearly:
 
@@ -21,7 +22,7 @@ The pinball loss (quantiles) and Huber's loss have the same dual problem with ot
 Several quantiles are separate problems that share their kernel rows, and the predictions for a row are sorted: the curves do
 not cross, and sorting never increases their error.
 
-The one-class machine finds rows that differ from the training rows:
+The one-class support vector machine detects rows that differ from the training rows:
 
     minimise    alpha' K alpha / 2
     subject to  0 <= alpha_i <= w_i,  sum alpha = nu sum w
@@ -30,10 +31,10 @@ A row is an outlier if `sum_j alpha_j K(x_j, x) < rho`. At most a fraction `nu` 
 least that fraction are support vectors. The cost is that of the kernel values between all rows and the support vectors,
 O(nu n^2 d), which are computed once and not stored (`gramless.svm.one_class_dual`).
 
-All three share one `fit`; they define the targets and the dual problem. A model is fitted to NumPy or CSR rows, to a square
-matrix of kernel values, or to a sequence of objects (texts, graphs) for which the user's kernel function is defined. It
-stores the rows of its support vectors. All objects are stored, because the kernel function receives all of them again at
-prediction; with a precomputed kernel no rows are stored, and prediction reads the columns of the support vectors.
+The three estimators share one `fit`; each defines its targets and its dual problem. A model is fitted to NumPy or CSR rows,
+to a square matrix of kernel values, or to a sequence of objects (texts, graphs) for which the user's kernel function is
+defined. It stores the rows of its support vectors. All objects are stored, because the kernel function receives all of them
+again at prediction; with a precomputed kernel no rows are stored, and prediction reads the columns of the support vectors.
 
 References: Cortes and Vapnik (1995), Support-vector networks; Schölkopf, Smola, Williamson and Bartlett (2000), New support
 vector algorithms; Smola and Schölkopf (2004), A tutorial on support vector regression; Takeuchi, Le, Sears and Smola (2006),
@@ -47,7 +48,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field, replace
 from functools import partial
-from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -79,15 +79,14 @@ from gramless._core.validation import (
 )
 from gramless.callbacks import read_functions
 from gramless.inference.probabilities import couple, fit_sigmoid, fit_sigmoids, sigmoid_probabilities
-from gramless.kernels import Callable_, Kernel, Linear, Precomputed, kernel_from_parameters
-from gramless.kernels.tags import set_input_tags
+from gramless.kernels import Callable_, Kernel, Linear, Precomputed, kernel_from_parameters, set_input_tags
 from gramless.linalg.least_squares import warn_of_rounding
 from gramless.linalg.operators import byte_rows, expand
 from gramless.linalg.planning.plan import FitPlan
-from gramless.svm.box_qp import BoxQP, DualSolution
-from gramless.svm.gram_rows import RidgedGram
+from gramless.svm.box_qp import BoxQP, DualSolution, NuQP
 from gramless.svm.multiclass import (
     DUAL_SOLVERS,
+    Decomposition,
     SupportVectorModel,
     class_scores,
     gram_rows,
@@ -99,10 +98,9 @@ from gramless.svm.multiclass import (
     votes,
     warn_unless_converged,
 )
-from gramless.svm.nu_qp import NuQP
 from gramless.svm.one_class_dual import solve_one_class
 from gramless.svm.progress import SolverProgress
-from gramless.svm.resources import DualFit, fit_resources, svm_memory
+from gramless.svm.resources import DualFit, fit_budget, row_workers, svm_memory
 from gramless.svm.tuning import TUNING
 
 # The value of `max_iter` that means no limit in scikit-learn.
@@ -170,15 +168,16 @@ class BaseKernelSVM(BaseEstimator):
         self.device_ = self._resolve_device(kernel)
         X, self.kernel_ = self._read_rows(X, kernel, sample_weight)
         targets, weights = self._read_targets(y, check_weights(sample_weight, X), X.shape[0])
-        seed = solver_seed(self.random_state)
         rows = _dense_if_faster(X)
-        resources = fit_resources(self.kernel_, rows, seed, self.device_, self.memory_budget, self.cache_size)
+        workers = row_workers(self.kernel_, rows)
+        budget = fit_budget(self.memory_budget, self.cache_size, self.kernel_, rows, workers, self.device_)
+        seed = solver_seed(self.random_state)
         solver = make_solver(self.solver, self.tol, None if self.max_iter == _NO_LIMIT else self.max_iter)
         callbacks = read_functions(self)
         callback = partial(callbacks, self) if callbacks.functions else None
         label = type(self).__name__
         with SolverProgress(self._n_problems, callback=callback, verbose=self.verbose, label=label) as progress:
-            fit = DualFit(self.kernel_, rows, solver, resources, progress)
+            fit = DualFit(self.kernel_, rows, solver, budget, workers, seed, self.device_, progress)
             model = self._solve(fit, targets, weights)
             _check_finite(model.solutions)
             if not progress.stopped_by_callback:
@@ -681,7 +680,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
         if nonzero.size < X.shape[0]:
             X = _gram_or_rows(X, kernel, nonzero, nonzero)
         scores = np.empty((codes.size, self._n_scores))
-        fold_of = _stratified_folds(codes, np.random.default_rng(fit.resources.seed))
+        fold_of = _stratified_folds(codes, np.random.default_rng(fit.seed))
         for fold in np.unique(fold_of):
             train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
             part = replace(fit, X=_gram_or_rows(X, kernel, train, train))
@@ -692,8 +691,9 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
             scores[test] = problem_scores(kernel, rows_on(rows, self.device_), rows_on(vectors, self.device_), model)
         if not self._one_vs_one:
             return fit_sigmoids(scores, codes, k, weights)
-        members = [(np.isin(codes, pair), pair[0]) for pair in combinations(range(k), 2)]
-        return np.array([fit_sigmoid(scores[m, p], codes[m] == first, weights[m]) for p, (m, first) in enumerate(members)])
+        problems = Decomposition(codes, k, one_vs_one=True)
+        pairs = [problems.split(number)[:2] for number in range(scores.shape[1])]
+        return np.array([fit_sigmoid(scores[m, p], positive, weights[m]) for p, (m, positive) in enumerate(pairs)])
 
 
 @estimator
@@ -922,19 +922,19 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
 
     def _solutions(self, fit: DualFit, y: np.ndarray, C: np.ndarray) -> list[DualSolution]:
         """Return the solution of the regression, or of one regression for each quantile of the pinball loss."""
-        n, resources = len(y), fit.resources
-        if resources.device == "cpu":
+        n = len(y)
+        if fit.device == "cpu":
             fit = replace(fit, X=byte_rows(fit.kernel, fit.X, n // 2))
         if self._predicts_quantiles:
             problems = [BoxQP(y.astype(np.float64), -(1 - q) * C, q * C) for q in np.atleast_1d(self.quantile)]
             return solve_jointly(fit, problems, [[slice(0, n)]] * len(problems))
         if self.loss == "epsilon_insensitive" and self.nu is None:
             return solve_jointly(fit, [BoxQP.regression(y, C, self.epsilon)], [[slice(0, n)]])
-        rng = np.random.default_rng(resources.seed)
-        rows = gram_rows(fit, [slice(0, n)])
+        rng = np.random.default_rng(fit.seed)
         if self.loss == "huber":
-            ridged = RidgedGram(rows, np.divide(1.0, C, out=np.zeros(n), where=C > 0))
+            ridged = gram_rows(fit, [slice(0, n)], np.divide(1.0, C, out=np.zeros(n), where=C > 0))
             return fit.solver.maximise([BoxQP.regression(y, self.epsilon * C, 0.0)], ridged, rng, fit.progress)
+        rows = gram_rows(fit, [slice(0, n)])
         assert self.nu is not None
         problem = NuQP.of_values(y, C, self.nu)
         [solution] = fit.solver.maximise([problem], rows, rng, fit.progress)

@@ -74,6 +74,15 @@ class DenseFit(NamedTuple):
     scores: np.ndarray
 
 
+def dense_fit(Z: np.ndarray, solution: np.ndarray, diagonal: np.ndarray, intercept: bool = True) -> DenseFit:
+    """Return the model and its leave-one-out scores from `A^-1 [Z, 1]` and the diagonal of `A^-1`."""
+    if not intercept:
+        coef = solution[:, :-1]
+        return DenseFit(coef, np.zeros(Z.shape[1]), Z - coef / diagonal[:, None])
+    coef, bias = split_bias(solution)
+    return DenseFit(coef, bias, scores_without_each_row(Z, coef, diagonal, solution[:, -1]))
+
+
 def scores_without_each_row(Z: np.ndarray, coef: np.ndarray, diagonal: np.ndarray, u: np.ndarray) -> np.ndarray:
     """Return `f_-i(x_i)` from the coefficients, the diagonal of `A^-1` and `u = A^-1 1`."""
     return Z - coef / (diagonal - u**2 / u.sum())[:, None]
@@ -82,7 +91,7 @@ def scores_without_each_row(Z: np.ndarray, coef: np.ndarray, diagonal: np.ndarra
 def leave_one_out_scores(
     op: KernelOperator, Z: np.ndarray, coef: np.ndarray, plan: SolverPlan | None, *, random_state: Any = None
 ) -> np.ndarray:
-    """Return the scores of each row by the model without it; with a plan, the diagonal of the inverse is estimated."""
+    """Return the leave-one-out scores of the rows; with a plan, the diagonal of the inverse is estimated."""
     if plan is None:
         diagonal, u = exact_diagonal(op)
     else:
@@ -99,11 +108,10 @@ def solve_dense(A: np.ndarray, Z: np.ndarray) -> DenseFit | None:
     right = np.column_stack([Z, np.ones(len(Z))]).astype(A.dtype)
     solution = (inverse.T @ (inverse @ right)).astype(np.float64)
     diagonal = np.einsum("ij,ij->j", inverse, inverse, dtype=np.float64)
-    coef, bias = split_bias(solution)
     u = solution[:, -1]
-    if not np.isfinite(coef).all() or not (diagonal - u**2 / u.sum() > 0).all():
+    if not np.isfinite(solution).all() or not (diagonal - u**2 / u.sum() > 0).all():
         return None
-    return DenseFit(coef, bias, scores_without_each_row(Z, coef, diagonal, u))
+    return dense_fit(Z, solution, diagonal)
 
 
 def dense_scores(K: np.ndarray, Z: np.ndarray, C: float) -> np.ndarray | None:
@@ -128,8 +136,12 @@ def inverse_factor(A: np.ndarray) -> np.ndarray | None:
 def exact_diagonal(op: KernelOperator) -> tuple[np.ndarray, np.ndarray]:
     """Return the diagonal of `A^-1` and `A^-1 1` in float64, on the device of the operator."""
     op.drop_cache()
-    inverse = xa.invert_lower_(xa.cholesky_(op.dense(np.float64)))
-    ones = xa.zeros((op.shape[0], 1), inverse) + 1.0
+    return diagonal_and_u(xa.invert_lower_(xa.cholesky_(op.dense(np.float64))))
+
+
+def diagonal_and_u(inverse: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the diagonal of `A^-1` and `A^-1 1` from the inverse of the lower Cholesky factor of `A`."""
+    ones = xa.zeros((inverse.shape[0], 1), inverse) + 1.0
     return xa.to_numpy(xa.square_norms(inverse.T)), xa.to_numpy(inverse.T @ (inverse @ ones))[:, 0]
 
 

@@ -10,29 +10,55 @@ variance `s / (C w_i)` and, with an intercept, a constant of unknown size. With 
     log p(y)     = -1/2 (a^T y / s + log det A + n log(2 pi s))          with an intercept n - 1 for n, and log t added
 
 and `s` is the mean of `r_i^2 p_i`. `ExactPosterior` stores the Cholesky factor in float64: O(n^3) once, O(n^2) for each new
-row, 8 n^2 bytes; `gramless.inference.iterative` is for more rows.
+row, 8 n^2 bytes. `IterativePosterior` is for more rows. With the j-th iterate `v_j` of conjugate gradients for `A v = k(x)`,
 
-Reference: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections 2.2, 2.7 and 5.4.
+    k(x)^T v_j  ->  k(x)^T A^-1 k(x)
+
+grows with every iteration towards the exact value, so the variance decreases. The missing part is `r^T A^-1 r` for the
+residual `r`. The preconditioner `P`, which each iteration applies to `r` anyway, bounds it:
+
+    r^T A^-1 r <= r^T P^-1 r (ridge + damping) / ridge          since A >= P - damping
+
+From the second iteration on, the rest of a geometric series is a better estimate if the damping is large. The iterations end
+when the smaller of the two is at most `tol` of every variance, and that value is subtracted. All new rows of a batch are
+solved together. The diagonal of the inverse is estimated with random signs, which share the products of the first batch.
+With so many rows, leaving one out changes no other prediction, and the interval is that of the plain jackknife. The log
+determinant is `E n sum_j tau_j^2 log theta_j` over random signs, with eigenvalues `theta` and first components `tau` of the
+tridiagonal matrices of Lanczos' method. Cost: O(n^2 (d + m)) for each iteration and batch of m new rows.
+
+References: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections 2.2, 2.7 and 5.4; Gardner et
+al., "GPyTorch: blackbox matrix-matrix Gaussian process inference", 2018; Ubaru, Chen, Saad, "Fast estimation of tr(f(A)) via
+stochastic Lanczos quadrature", 2017.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import eigh_tridiagonal
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.memory import MemoryEstimate
 from gramless._core.threads import slices
+from gramless._core.validation import warn_caller
 from gramless.inference.intervals import ProcessBatch
-from gramless.inference.leave_one_out import LeaveOneOut
-from gramless.inference.tuning import TUNING
+from gramless.inference.leave_one_out import LeaveOneOut, diagonal_and_u, diagonal_from_probes, diagonal_probes
+from gramless.inference.tuning import TUNING, InferenceTuning
 from gramless.kernels.base import Kernel
+from gramless.linalg.least_squares import planned_preconditioner
 from gramless.linalg.operators import KernelOperator, evaluate
+from gramless.linalg.planning.plan import SolverPlan, make_plan, problem_size
+from gramless.linalg.preconditioner import NystromPreconditioner
+from gramless.linalg.solvers import CG, solve
+from gramless.linalg.tuning import TUNING as LINALG_TUNING
+from gramless.linalg.tuning import LinalgTuning
 
 # Arrays of new rows by training rows in float64: kernel values, two solutions, their copies, smoothing weights.
 _COPIES_OF_NEW_ROWS = 8
@@ -57,7 +83,73 @@ class LeastSquaresModel:
         return KernelOperator(xa.to_device(self.points, self.device, dtype), self.kernel, ridge, cache=cache)
 
 
-class ExactPosterior:
+class _Posterior:
+    """Quantities of the process that follow from the diagonal of `A^-1` and from `u = A^-1 1`."""
+
+    exact: bool
+    model: LeastSquaresModel
+    op: KernelOperator
+
+    @property
+    def inverse_diagonal_and_u(self) -> tuple[np.ndarray, np.ndarray]:
+        """Diagonal of `A^-1`, and `u`."""
+        raise NotImplementedError
+
+    @property
+    def u(self) -> np.ndarray:
+        """`A^-1 1`."""
+        return self.inverse_diagonal_and_u[1]
+
+    @property
+    def inverse_diagonal(self) -> np.ndarray:
+        """`p`: diagonal of the inverse of the matrix that is bordered by ones if the model has an intercept."""
+        diagonal, u = self.inverse_diagonal_and_u
+        return diagonal - u**2 / u.sum() if self.model.fit_intercept else diagonal
+
+    @cached_property
+    def leave_one_out(self) -> LeaveOneOut:
+        """Effect of leaving out each row."""
+        model = self.model
+        return LeaveOneOut.from_solution(model.coef, self.inverse_diagonal, model.ridge, model.weights)
+
+    @cached_property
+    def scale(self) -> np.ndarray:
+        """`s` for each output: the mean squared leave-one-out residual relative to that of a process with `s = 1`."""
+        squares = np.asarray(self.model.coef, dtype=np.float64) ** 2 / self.inverse_diagonal[:, None]
+        return np.average(squares, axis=0, weights=self.model.weights)
+
+    def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
+        """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
+        # Variance of a single value predicted from the other rows; a row of weight w is the mean of w values.
+        weights = 1.0 if self.model.weights is None else np.asarray(self.model.weights, dtype=np.float64)
+        own = 1.0 / self.inverse_diagonal + self.model.ridge * (1.0 - 1.0 / weights)
+        changes = 0.0 if batch.weights is None else batch.weights**2 / self.inverse_diagonal
+        return np.sqrt((batch.variances[:, None] + self.model.ridge + changes) / own)
+
+    @cached_property
+    def log_likelihood(self) -> tuple[np.ndarray, float]:
+        """(Restricted) log marginal likelihood of each output, and the standard error of its random part.
+
+        It is infinite for an output that the constant fits exactly, whose process has the scale zero.
+        """
+        determinant, error = self._log_determinant()
+        coef = self.model.coef.astype(np.float64)
+        fit = np.sum(coef * self._times(coef), axis=0)  # a^T (y - b) = a^T A a
+        n = len(coef) - (1 if self.model.fit_intercept else 0)
+        constant = np.log(self.u.sum()) if self.model.fit_intercept else 0.0
+        positive = np.where(self.scale > 0, self.scale, 1.0)
+        values = -0.5 * (fit / positive + determinant + constant + n * np.log(2 * np.pi * positive))
+        return np.where(self.scale == 0, np.inf, values), 0.5 * error
+
+    def _log_determinant(self) -> tuple[float, float]:
+        """Return the logarithm of the determinant of `A`, and its standard error."""
+        raise NotImplementedError
+
+    def _times(self, V: np.ndarray) -> np.ndarray:
+        return xa.to_numpy(self.op @ xa.like(V, self.op.reference)).astype(np.float64)
+
+
+class ExactPosterior(_Posterior):
     """The posterior by one Cholesky factorisation."""
 
     exact = True
@@ -67,20 +159,13 @@ class ExactPosterior:
         n, d = model.points.shape
         left = np.inf if budget is None else budget - self.memory(n, d, model.device).nbytes
         self._rows_per_batch = 1 + int(min(TUNING.batch_entries / n, left / (8 * n * _COPIES_OF_NEW_ROWS)))
-        op = model.operator()
-        self.points = op.X
-        self.factor = xa.cholesky_(op.dense(np.float64))
-        n = int(self.factor.shape[0])
-        inverse = xa.invert_lower_(xa.lower_triangle(self.factor + 0.0))
-        diagonal = xa.to_numpy(xa.square_norms(inverse.T))
-        del inverse
-        self.u = xa.to_numpy(xa.cholesky_solve(self.factor, xa.zeros((n, 1), self.factor) + 1.0))[:, 0]
-        self.total = float(self.u.sum())
-        if model.fit_intercept:
-            diagonal = diagonal - self.u**2 / self.total
-        self.leave_one_out = LeaveOneOut.from_solution(model.coef, diagonal, model.ridge, model.weights)
-        self.inverse_diagonal = diagonal
-        self.scale = process_scale(model.coef, diagonal, model.weights)
+        self.op = model.operator()
+        self.factor = xa.cholesky_(self.op.dense(np.float64))
+
+    @cached_property
+    def inverse_diagonal_and_u(self) -> tuple[np.ndarray, np.ndarray]:
+        """Diagonal of `A^-1`, and `u`."""
+        return diagonal_and_u(xa.invert_lower_(xa.lower_triangle(self.factor + 0.0)))
 
     @staticmethod
     def memory(n: int, d: int, device: str) -> MemoryEstimate:
@@ -93,70 +178,215 @@ class ExactPosterior:
         }
         return MemoryEstimate(parts, device)
 
-    @cached_property
-    def log_likelihood(self) -> tuple[np.ndarray, float]:
-        """Log marginal likelihood of each output, and its standard error, which is zero."""
+    def _log_determinant(self) -> tuple[float, float]:
         diagonal = xa.to_numpy(xa.namespace(self.factor).linalg.diagonal(self.factor))
-        determinant = 2.0 * float(np.log(np.abs(diagonal)).sum())
-
-        def times(V: np.ndarray) -> np.ndarray:
-            L = xa.namespace(self.factor).tril(self.factor)
-            return xa.to_numpy(L @ (L.T @ xa.like(V, L)))
-
-        return log_likelihood(self.model, times, determinant, self.total, self.scale), 0.0
-
-    def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
-        """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
-        return width_ratios(self.model, self.inverse_diagonal, batch)
+        return 2.0 * float(np.log(np.abs(diagonal)).sum()), 0.0
 
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
         """Yield the posterior at new float64 rows in batches; `variances` has no effect here, since they cost nothing."""
         model = self.model
         for rows in slices(int(X.shape[0]), self._rows_per_batch):
             part = X[rows]
-            K = evaluate(model.kernel, part, self.points)
+            K = evaluate(model.kernel, part, self.op.X)
             half = xa.solve_triangular(self.factor, K.T)
             left = xa.to_numpy(model.kernel.diag(part)) - xa.to_numpy(xa.square_norms(half.T))
             weights = xa.to_numpy(xa.solve_triangular(self.factor, half, transposed=True).T)
             values = xa.to_numpy(K)
             if model.fit_intercept:
                 missing = 1.0 - values @ self.u
-                left = left + missing**2 / self.total
-                weights = weights + np.outer(missing, self.u / self.total)
+                left = left + missing**2 / self.u.sum()
+                weights = weights + np.outer(missing, self.u / self.u.sum())
             means = values @ model.coef.astype(np.float64) + model.intercept
             yield ProcessBatch(rows, means, np.maximum(left, 0.0), weights)
 
 
-def width_ratios(model: LeastSquaresModel, inverse_diagonal: np.ndarray, batch: ProcessBatch) -> np.ndarray:
-    """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
-    # Variance of a single value predicted from the other rows; a row of weight w is the mean of w values.
-    weights = 1.0 if model.weights is None else np.asarray(model.weights, dtype=np.float64)
-    own = 1.0 / inverse_diagonal + model.ridge * (1.0 - 1.0 / weights)
-    changes = 0.0 if batch.weights is None else batch.weights**2 / inverse_diagonal
-    return np.sqrt((batch.variances[:, None] + model.ridge + changes) / own)
+class IterativePosterior(_Posterior):
+    """The posterior by conjugate gradients, within `budget` bytes.
 
-
-def process_scale(coef: np.ndarray, inverse_diagonal: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Return `s` for each output: the mean squared leave-one-out residual relative to that of a process with `s = 1`."""
-    squares = np.asarray(coef, dtype=np.float64) ** 2 / inverse_diagonal[:, None]
-    return np.average(squares, axis=0, weights=weights)
-
-
-def log_likelihood(
-    model: LeastSquaresModel,
-    times: Callable[[np.ndarray], np.ndarray],
-    log_determinant: float,
-    total: float,
-    scale: np.ndarray,
-) -> np.ndarray:
-    """Return the (restricted) log marginal likelihood of each output; `times(V)` is `A V` and `total` is `1^T A^-1 1`.
-
-    It is infinite for an output that the constant fits exactly, whose process has the scale zero.
+    The iterations end when the estimated error of every variance is at most `tol` times the variance; the relative error of
+    a standard deviation is half of that. `n_landmarks` is the number of landmarks of the preconditioner (None selects it),
+    and `max_iter` the largest number of iterations.
     """
-    coef = model.coef.astype(np.float64)
-    fit = np.sum(coef * times(coef), axis=0)  # a^T (y - b) = a^T A a
-    n = len(coef) - (1 if model.fit_intercept else 0)
-    constant = np.log(total) if model.fit_intercept else 0.0
-    positive = np.where(scale > 0, scale, 1.0)
-    values = -0.5 * (fit / positive + log_determinant + constant + n * np.log(2 * np.pi * positive))
-    return np.where(scale == 0, np.inf, values)
+
+    exact = False
+
+    def __init__(
+        self,
+        model: LeastSquaresModel,
+        budget: int,
+        *,
+        tol: float = 1e-2,
+        random_state: Any = None,
+        n_landmarks: int | None = None,
+        max_iter: int = 200,
+        tuning: InferenceTuning = TUNING,
+    ):
+        self.model = model
+        self.tol = tol
+        self.max_iter = max_iter
+        self.tuning = tuning
+        self.rng = check_random_state(random_state)
+        dtype = xa.numpy_dtype(model.coef)
+        self.plan, self.rows_per_batch = _plan_batches(model, dtype, budget, n_landmarks, tuning)
+        self.op = model.operator(dtype, cache=self.plan.cached)
+        self.preconditioner = planned_preconditioner(self.op, self.plan, self.rng)
+        self._estimates: tuple[np.ndarray, np.ndarray] | None = None
+
+    def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
+        """Yield the posterior at new rows in batches, without smoothing weights.
+
+        Without `variances` a new row costs no iterations, and its variance is NaN.
+        """
+        model = self.model
+        for rows in slices(int(X.shape[0]), self.rows_per_batch):
+            part = X[rows]
+            K = evaluate(model.kernel, part, self.op.X).T
+            prior = xa.to_numpy(model.kernel.diag(part)).astype(np.float64)
+            values = xa.to_numpy(K).astype(np.float64)
+            left = prior - self._explained(K, prior) if variances else np.full_like(prior, np.nan)
+            if variances and model.fit_intercept:
+                left += (1.0 - self.u @ values) ** 2 / self.u.sum()
+            means = values.T @ model.coef.astype(np.float64) + model.intercept
+            yield ProcessBatch(rows, means, np.maximum(left, 0.0), None)
+
+    def _explained(self, K: Array, prior: np.ndarray) -> np.ndarray:
+        """Return `k(x)^T A^-1 k(x)` for each new row; the first call also solves for the random signs."""
+        m, n = len(prior), self.op.shape[0]
+        probes = np.empty((n, 0)) if self._estimates else diagonal_probes(n, self.rng)
+        columns = xa.namespace(K).concat([K, xa.like(probes, K)], axis=1)
+        forms = _QuadraticForms(columns, self.op, self.preconditioner)
+
+        def missing_fraction(values: np.ndarray) -> np.ndarray:
+            """Missing part relative to the variance of a new row, or to the form of a probe."""
+            total = np.append(np.maximum(prior - values[:m], 1e-6 * prior), np.maximum(values[m:], 1e-300))
+            return forms.missing / total
+
+        def converged(W: Array, record: dict[str, Any]) -> bool:
+            forms.update(W)
+            return bool(np.all(missing_fraction(forms.values) <= self.tol))
+
+        solver = CG(tol=1e-6, max_iter=self.max_iter, preconditioner=forms)
+        W = solve(self.op, columns, solver, callback=converged, random_state=self.rng).W
+        if self._estimates is None:
+            self._estimates = diagonal_from_probes(self.op, probes, W[:, m:])
+        left = float(np.max(missing_fraction(forms.values), initial=0.0))
+        if left > self.tol:
+            warn_caller(
+                f"the iterations for standard deviations ended early: a variance may still fall by {left:.0%}. Use a "
+                "smaller C or dtype='float64'",
+                ConvergenceWarning,
+            )
+            return forms.values[:m]
+        return (forms.values + forms.missing)[:m]
+
+    @property
+    def inverse_diagonal_and_u(self) -> tuple[np.ndarray, np.ndarray]:
+        """Estimated diagonal of `A^-1`, and `u`, computed at the first request."""
+        if self._estimates is None:
+            self._explained(xa.zeros((self.op.shape[0], 0), self.op.reference), np.empty(0))
+        assert self._estimates is not None
+        return self._estimates
+
+    def _log_determinant(self) -> tuple[float, float]:
+        n, n_probes = self.op.shape[0], self.tuning.lanczos_probes
+        Q = self.rng.choice(np.array([-1.0, 1.0]), size=(n, n_probes)) / n**0.5
+        before, beta = np.zeros_like(Q), np.zeros(n_probes)
+        alphas, betas = [], []
+        for _ in range(min(self.tuning.lanczos_steps, n)):
+            V = self._times(Q) - beta * before
+            alpha = np.sum(Q * V, axis=0)
+            V -= alpha * Q
+            beta = np.linalg.norm(V, axis=0)
+            alphas.append(alpha)
+            betas.append(beta)
+            before, Q = Q, V / np.maximum(beta, np.finfo(np.float64).tiny)
+        traces = [_quadrature(np.array(alphas)[:, p], np.array(betas)[:-1, p]) for p in range(n_probes)]
+        return n * float(np.mean(traces)), n * float(np.std(traces, ddof=1)) / n_probes**0.5
+
+
+def make_posterior(
+    model: LeastSquaresModel, budget: int, *, random_state: Any = None, tuning: LinalgTuning = LINALG_TUNING
+) -> ExactPosterior | IterativePosterior:
+    """Return the process by a factorisation if that fits the budget, else by conjugate gradients."""
+    n, d = model.points.shape
+    fits = n <= tuning.exact_leave_one_out_max_rows and ExactPosterior.memory(n, d, model.device).nbytes <= budget
+    return ExactPosterior(model, budget) if fits else IterativePosterior(model, budget, random_state=random_state)
+
+
+class _QuadraticForms:
+    """The forms `b^T A^-1 b` of all columns `b` during conjugate gradients, and their missing parts.
+
+    An instance is passed to CG as the preconditioner, so that it receives every residual. For an iterate `w` with the
+    residual `r = b - A w`, `w^T (b + r)` is `b^T A^-1 b` minus the squared error of `w` in the norm of `A`, whatever the
+    first iterate was; `w^T b` alone is that only if the first iterate is zero.
+    """
+
+    def __init__(self, columns: Array, op: KernelOperator, preconditioner: NystromPreconditioner | None):
+        self.columns = xa.astype(columns, np.float64)
+        self.preconditioner = preconditioner
+        ridge = float(xa.to_numpy(op.ridge).min())
+        # Without a preconditioner the form is r^T r, and A is at least the ridge.
+        self.bound = 1.0 / ridge if preconditioner is None else 1.0 + preconditioner.damping / ridge
+        self.residual_forms: list[np.ndarray] = []
+        self.values = np.zeros(columns.shape[1])
+        self.missing = np.full(columns.shape[1], np.inf)
+        self._updates = 0
+
+    def __matmul__(self, R: Array) -> Array:
+        step = R + 0 if self.preconditioner is None else self.preconditioner @ R
+        self.residual = xa.astype(R, np.float64) + 0
+        self.residual_forms.append(np.maximum(_column_sums(self.residual, step), 0.0))
+        return step
+
+    def update(self, W: Array) -> None:
+        """Update the forms with an iterate whose residual was the last one received."""
+        self._updates += 1
+        if len(self.residual_forms) <= self._updates:  # the residual was too small for another iteration
+            self.values, self.missing = _column_sums(self.columns, W), np.zeros_like(self.values)
+            return
+        before, self.values = self.values, _column_sums(self.columns + self.residual, W)
+        earlier, now = self.residual_forms[-2:]
+        self.missing = now * self.bound
+        if self._updates > 1:  # the first change, from zero, is no measure of the rate of convergence
+            ratio = np.divide(now, earlier, out=np.ones_like(now), where=earlier > 0)
+            series = np.divide(ratio, 1.0 - ratio, out=np.full_like(ratio, np.inf), where=ratio < 1)
+            self.missing = np.fmin(self.missing, np.abs(self.values - before) * series)
+
+
+def _column_sums(A: Array, B: Array) -> np.ndarray:
+    """Return the diagonal of `A^T B`, for `A` in float64."""
+    return xa.to_numpy(xa.namespace(A).sum(A * B, axis=0))
+
+
+def _plan_batches(
+    model: LeastSquaresModel, dtype: Any, budget: int, n_landmarks: int | None, tuning: InferenceTuning
+) -> tuple[SolverPlan, int]:
+    """Return the plan of the solves within the budget, and the number of new rows in a batch."""
+    n, d = model.points.shape
+
+    def planned(columns: int, m: int | str) -> SolverPlan:
+        size = problem_size(n, d, columns + LINALG_TUNING.n_probes + 1, dtype, model.device, model.kernel)
+        return make_plan(size, "cg", budget, n_landmarks=m)
+
+    rows = tuning.new_rows
+    while True:
+        try:
+            plain = planned(rows, "auto" if n_landmarks is None else n_landmarks)
+            break
+        except MemoryError:
+            rows //= 2
+            if rows < tuning.fewest_new_rows:
+                raise
+    if n_landmarks is not None:
+        return plain, rows
+    # A product with the matrix takes 2 n^2 rows operations in single precision, and the preconditioner n m^2 operations in
+    # double precision, at half the rate. This number of landmarks m makes both times equal.
+    balanced = planned(rows, min(n // 2, int((n * rows) ** 0.5)))
+    fits = balanced.cached == plain.cached and balanced.memory.nbytes <= budget
+    return (balanced if fits else plain), rows
+
+
+def _quadrature(diagonal: np.ndarray, off_diagonal: np.ndarray) -> float:
+    """Return `e_1^T log(T) e_1` of a tridiagonal matrix `T`."""
+    values, vectors = eigh_tridiagonal(diagonal, off_diagonal)
+    return float(vectors[0] ** 2 @ np.log(np.maximum(values, np.finfo(np.float64).tiny)))

@@ -18,9 +18,9 @@ None of the methods changes `predict`.
 
 The temperature is the maximum likelihood estimate; one pseudo-row, spread evenly over all rows and classes, keeps it
 positive if the scores order a few rows perfectly. The likelihood is concave in `1 / T`, so its derivative has one root:
-O(n k) for each of about forty steps. The sigmoids are fitted by Newton's method with backtracking, from a stable likelihood:
-O(n) for each of about ten steps. `couple` combines the probabilities `r_ij = P(i | i or j)` of all pairs of classes by
-minimising `sum_ij (r_ji p_i - r_ij p_j)^2` over the simplex: one linear system of k + 1 unknowns for each row.
+O(n k) for each of about forty steps. The sigmoids are fitted by Newton's method in a trust region: O(n) for each of about
+ten steps. `couple` combines the probabilities `r_ij = P(i | i or j)` of all pairs of classes by minimising
+`sum_ij (r_ji p_i - r_ij p_j)^2` over the simplex: one linear system of k + 1 unknowns for each row.
 
 References: Guo, Pleiss, Sun, Weinberger, "On calibration of modern neural networks", 2017; Platt, "Probabilistic outputs for
 support vector machines", 1999; Lin, Lin, Weng, "A note on Platt's probabilistic outputs", 2007; Wu, Lin, Weng, "Probability
@@ -34,7 +34,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
 from scipy.special import expit, softmax
 from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -46,11 +46,7 @@ METHODS = ("auto", "softmax", "sigmoid", "temperature")
 LEAVE_ONE_OUT_METHODS = ("sigmoid", "temperature")
 """Methods that are always fitted to leave-one-out scores; `"auto"` is fitted to them only if they are cheap."""
 
-# Newton steps, smallest step of the line search and ridge of the Hessian in Platt's method, as in Lin, Lin and Weng (2007);
-# clipping of pairwise probabilities, as in LIBSVM.
-_NEWTON_STEPS = 100
-_SMALLEST_STEP = 1e-10
-_HESSIAN_RIDGE = 1e-12
+# Clipping of pairwise probabilities, as in LIBSVM.
 _MIN_PAIRWISE_PROBABILITY = 1e-7
 
 
@@ -169,31 +165,25 @@ def fit_sigmoid(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray | 
     # Platt's targets, the posterior means under a uniform prior, keep the slope finite for separable data.
     t = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
 
-    def loss(a: float, b: float) -> float:
-        f = a * s + b
-        return float(w @ (np.logaddexp(0.0, -np.abs(f)) + np.where(f >= 0, t * f, (t - 1) * f)))
+    size = np.abs(s).max() or 1.0
+    s = s / size  # scores of any size have the same curvature
 
-    a, b = 0.0, float(np.log((n_negative + 1) / (n_positive + 1)))
-    value = loss(a, b)
-    for _ in range(_NEWTON_STEPS):
-        p = expit(-(a * s + b))
-        slope, curvature = w * (t - p), w * p * (1 - p)
-        g = np.array([slope @ s, slope.sum()])
-        if np.abs(g).max() < 1e-5 * max(1.0, w.sum() * 1e-3):
-            break
-        cross = curvature @ s
-        H = np.array([[curvature @ (s * s) + _HESSIAN_RIDGE, cross], [cross, curvature.sum() + _HESSIAN_RIDGE]])
-        direction = -np.linalg.solve(H, g)
-        step = 1.0
-        while step >= _SMALLEST_STEP:
-            candidate = loss(a + step * direction[0], b + step * direction[1])
-            if candidate < value + 1e-4 * step * (g @ direction):
-                break
-            step /= 2
-        else:
-            break
-        a, b, value = a + step * direction[0], b + step * direction[1], candidate
-    return float(a), float(b)
+    def loss(x: np.ndarray) -> float:
+        f = x[0] * s + x[1]
+        return float(w @ (np.logaddexp(0.0, f) - (1 - t) * f))
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        slope = w * (expit(x[0] * s + x[1]) - (1 - t))
+        return np.array([slope @ s, slope.sum()])
+
+    def hessian(x: np.ndarray) -> np.ndarray:
+        p = expit(x[0] * s + x[1])
+        curvature, rows = w * p * (1 - p), np.stack([s, np.ones_like(s)])
+        return (rows * curvature) @ rows.T
+
+    start, tol = [0.0, np.log((n_negative + 1) / (n_positive + 1))], 1e-8 * max(1.0, w.sum())
+    a, b = minimize(loss, start, jac=gradient, hess=hessian, method="trust-exact", options={"gtol": tol}).x
+    return float(a / size), float(b)
 
 
 def fit_sigmoids(scores: np.ndarray, codes: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:

@@ -25,8 +25,7 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.progress import Progress
-from gramless._core.targets.columns import split_bias
-from gramless.inference.leave_one_out import DenseFit, scores_without_each_row
+from gramless.inference.leave_one_out import DenseFit, dense_fit
 from gramless.inference.tuning import TUNING
 from gramless.kernels import Kernel
 from gramless.linalg.operators import KernelOperator
@@ -136,16 +135,7 @@ def _path_by_factorisations(
         solution = xa.to_numpy(inverse.T @ (inverse @ right))
         diagonal = xa.to_numpy(xa.square_norms(inverse.T))
         del inverse
-        yield _dense_fit(Z, solution, diagonal, intercept)
-
-
-def _dense_fit(Z: np.ndarray, solution: np.ndarray, diagonal: np.ndarray, intercept: bool) -> DenseFit:
-    """Return the model and its leave-one-out scores from `A^-1 [Z, 1]` and the diagonal of `A^-1`."""
-    if intercept:
-        coef, bias = split_bias(solution)
-        return DenseFit(coef, bias, scores_without_each_row(Z, coef, diagonal, solution[:, -1]))
-    coef = solution[:, :-1]
-    return DenseFit(coef, np.zeros(Z.shape[1]), Z - coef / diagonal[:, None])
+        yield dense_fit(Z, solution, diagonal, intercept)
 
 
 def leave_one_out_path(
@@ -182,7 +172,7 @@ def leave_one_out_path(
             fits.append(None)
             continue
         solution = (Q @ (inverse[:, None] * projected)) * root[:, None]
-        fits.append(_dense_fit(Z, solution, diagonal * root**2, intercept))
+        fits.append(dense_fit(Z, solution, diagonal * root**2, intercept))
     return fits
 
 

@@ -1,4 +1,4 @@
-"""Rows of a Gram matrix: computed on demand and cached, stored in full, or with a ridge on the diagonal.
+"""Rows of a Gram matrix: computed on demand and cached, or stored in full.
 
 A support vector machine needs the rows of the points that ever become support vectors, usually a small part of the matrix.
 `GramRows` computes many rows at a time (one matrix product) and evicts the least recently used ones when the cache is full.
@@ -34,7 +34,8 @@ _STORED_ENTRY_COST = 0.25
 class GramRows:
     """Gram matrix of the points in `parts` of `X`, computed row by row and cached within `budget` bytes.
 
-    `blocks` has the square Gram matrix of each part, or None; `workers` is the number of threads.
+    `blocks` has the square Gram matrix of each part, or None. `ridge` is added to the diagonal, as in the dual problems of
+    losses with a quadratic part (Huber's). `workers` is the number of threads.
     """
 
     def __init__(
@@ -44,13 +45,12 @@ class GramRows:
         parts: Sequence[Part],
         *,
         blocks: Sequence[np.ndarray | None] | None = None,
+        ridge: np.ndarray | None = None,
         budget: float = 1e9,
         workers: int = 1,
         tuning: SVMTuning = TUNING,
     ):
-        self.kernel = kernel
-        self.X = X
-        self.parts = parts
+        self.kernel, self.X, self.parts, self.ridge = kernel, X, parts, ridge
         self.blocks = blocks if blocks is not None else [None] * len(parts)
         self.workers = workers if kernel.thread_safe else 1
         lists = [as_indices(part) for part in parts]
@@ -67,8 +67,7 @@ class GramRows:
         self.slot_of = np.full(self.size, -1)
         self._owner = np.full(self.capacity, -1)
         self._used_at = np.zeros(self.capacity, dtype=np.int64)
-        self._clock = 0
-        self._filled = 0
+        self._clock = self._filled = 0
         self._matrix: np.ndarray | None = None
         self._budget, self._tuning = budget, tuning
         self.n_computed = 0
@@ -85,10 +84,10 @@ class GramRows:
         d = self.X.nnz / self.X.shape[0] * 8 if xa.is_sparse(self.X) else self.X.shape[1]
         return (d / 2 + 9) / 12
 
-    def fits_memory(self, n_problems: int, n_matrices: int = 1) -> bool:
-        """Return whether the budget allows full matrices, and a small working set of each problem."""
+    def fits_memory(self, n_problems: int) -> bool:
+        """Return whether the budget allows the full matrix, and a small working set of each problem."""
         small = self._tuning.small_set + self._tuning.gram_padding if self.size > self._tuning.largest_direct else 0
-        return (n_matrices * self.size**2 + n_problems * small**2) * self.dtype.itemsize <= self._budget
+        return (self.size**2 + n_problems * small**2) * self.dtype.itemsize <= self._budget
 
     def matrix(self) -> np.ndarray:
         """Return the full matrix, computed at the first call; callers must not write to it."""
@@ -107,6 +106,8 @@ class GramRows:
                     out[places[c], places[r]] = out[places[r], places[c]].T
 
             parallel_for([(r, c) for r in range(len(places)) for c in range(r + 1)], fill, self.workers)
+            if self.ridge is not None:
+                out[np.diag_indices(self.size)] += self.ridge.astype(self.dtype)
             self._matrix = out
         return self._matrix
 
@@ -138,6 +139,8 @@ class GramRows:
         if tasks:
             parallel_for(tasks, compute, self.workers)
         mirror(out, fresh, idx.size)
+        if self.ridge is not None:
+            out[fresh, fresh] += self.ridge[idx[fresh]].astype(self.dtype)
 
     def _by_part(self, idx: np.ndarray, positions: np.ndarray) -> list[np.ndarray]:
         """Group positions in `idx` by the part that their point belongs to, in the order of the points."""
@@ -146,7 +149,7 @@ class GramRows:
         return [positions[a:b] for a, b in pairwise(bounds)]
 
     def add(self, updates: Sequence[Update]) -> None:
-        """Compute `total += weights @ K[idx]` for each update `(idx, weights, total)`; common rows are computed once."""
+        """Compute `total += weights @ K[idx]` for each update `(idx, weights, total)`; shared rows are computed once."""
         wanted = np.unique(np.concatenate([idx for idx, _, _ in updates]))
         for start in range(0, wanted.size, self.capacity):
             present = wanted[start : start + self.capacity]
@@ -156,6 +159,9 @@ class GramRows:
                 (self.slot_of[idx[at]], weights[at], total) for at, (idx, weights, total) in zip(here, updates, strict=True)
             ]
             _add_weighted_rows(self.rows, parts, self.size, self.workers)
+        if self.ridge is not None:
+            for idx, weights, total in updates:
+                total[idx] += weights * self.ridge[idx]
 
     def _fetch(self, idx: np.ndarray) -> None:
         """Load the rows `idx` (ascending, at most `capacity`) into the cache."""
@@ -264,41 +270,7 @@ class StoredGram:
         _add_weighted_rows(self.K, updates, self.size, self.workers)
 
 
-class RidgedGram:
-    """The matrix `K + diag(ridge)`, as in the dual problems of losses with a quadratic part (Huber's)."""
-
-    def __init__(self, rows: GramRows, ridge: np.ndarray):
-        self.rows = rows
-        self.ridge = ridge
-        self.size = rows.size
-        self.workers = rows.workers
-        self.largest_set = rows.largest_set
-        self.dtype = rows.dtype
-        self.entry_cost = rows.entry_cost
-
-    def fits_memory(self, n_problems: int) -> bool:
-        """Return whether the budget allows the matrix and a copy of it without the ridge."""
-        return self.rows.fits_memory(n_problems, 2)
-
-    def matrix(self) -> np.ndarray:
-        """Return the full matrix."""
-        K = self.rows.matrix().copy()
-        K[np.diag_indices(self.size)] += self.ridge.astype(self.dtype)
-        return K
-
-    def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
-        """Write the rows and columns at positions `fresh` of the matrix of the points `idx`."""
-        self.rows.fill(out, idx, fresh)
-        out[fresh, fresh] += self.ridge[idx[fresh]].astype(self.dtype)
-
-    def add(self, updates: Sequence[Update]) -> None:
-        """Compute `total += weights @ (K + diag(ridge))[idx]` for each update `(idx, weights, total)`."""
-        self.rows.add(updates)
-        for idx, weights, total in updates:
-            total[idx] += weights * self.ridge[idx]
-
-
-GramSource: TypeAlias = GramRows | StoredGram | RidgedGram
+GramSource: TypeAlias = GramRows | StoredGram
 """A Gram matrix for dual solvers."""
 
 

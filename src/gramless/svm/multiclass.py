@@ -29,13 +29,11 @@ from gramless.linalg.operators import byte_rows, expand
 from gramless.linalg.operators.blocks import expand_groups
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.svm.batched_smo import BatchedSMO
-from gramless.svm.box_qp import BoxQP, DualSolution
+from gramless.svm.box_qp import BoxQP, DualSolution, NuQP, solve_to_margin
 from gramless.svm.gram_rows import GramRows, GramSource, Part, StoredGram, class_grams
-from gramless.svm.nu_qp import NuQP, solve_to_margin
-from gramless.svm.resources import DualFit, workers_for_values
+from gramless.svm.resources import DualFit, row_workers
 from gramless.svm.simple_smo import SimpleSMO
 from gramless.svm.smo import SMO
-from gramless.svm.tuning import TUNING, SVMTuning
 
 DUAL_SOLVERS: dict[str, type] = {"smo": SMO, "simple_smo": SimpleSMO}
 """The names that support vector machines accept as `solver=`."""
@@ -77,16 +75,63 @@ class SupportVectorModel:
 
     def by_problem(self) -> np.ndarray:
         """Return the coefficients of each two-class problem over the support vectors."""
-        k, n_problems = self.n_support.size, self.intercept.size
+        n_classes, n_problems = self.n_support.size, self.intercept.size
         if self.dual_coef.shape[0] == n_problems:
             return self.dual_coef
-        ends = np.cumsum(self.n_support)
-        members = [slice(end - size, end) for end, size in zip(ends, self.n_support, strict=True)]
+        decomposition = Decomposition(np.repeat(np.arange(n_classes), self.n_support), n_classes, one_vs_one=True)
         beta = np.zeros((n_problems, self.support.size))
-        for number, (i, j) in enumerate(combinations(range(k), 2)):
-            beta[number, members[i]] = self.dual_coef[j - 1, members[i]]
-            beta[number, members[j]] = self.dual_coef[i, members[j]]
+        for number in range(n_problems):
+            points, _, rows = decomposition.split(number)
+            beta[number, points] = self.dual_coef[rows, points]
         return beta
+
+
+class Decomposition:
+    """Two-class problems of labels in `0 .. n_classes - 1`: one for each pair of more than two classes, or one-vs-rest."""
+
+    def __init__(self, codes: np.ndarray, n_classes: int, one_vs_one: bool):
+        self.codes, self.n_classes = codes, n_classes
+        self.in_pairs = one_vs_one and n_classes > 2
+        # The positive and the negative class of each problem; None stands for all other classes.
+        self.classes: list[tuple[int, int | None]] = [(c, None) for c in (range(n_classes) if n_classes > 2 else [1])]
+        if self.in_pairs:
+            self.classes = list(combinations(range(n_classes), 2))
+        self._members = [np.flatnonzero(codes == c) for c in range(n_classes)]
+
+    def split(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the points of a problem, a mask of its positive points, and their rows in the dual coefficients."""
+        first, second = self.classes[number]
+        if second is None:
+            points = np.arange(self.codes.size)
+            return points, self.codes == first, np.full(points.size, number)
+        points = np.sort(np.concatenate([self._members[first], self._members[second]]))
+        positive = self.codes[points] == first
+        return points, positive, np.where(positive, second - 1, first)
+
+    def problems(
+        self, C: np.ndarray, positive_weight: float = 1.0, nu: float | None = None, start: np.ndarray | None = None
+    ) -> list[BoxQP]:
+        """Return the dual problems with bounds `C` of the multipliers; `start` has dual coefficients of all points."""
+        found: list[BoxQP] = []
+        for number in range(len(self.classes)):
+            points, positive, rows = self.split(number)
+            y, bounds = np.where(positive, 1.0, -1.0), C[points] * np.where(positive, positive_weight, 1.0)
+            if nu is None:
+                found.append(BoxQP.classification(y, bounds, None if start is None else start[rows, points]))
+            else:
+                found.append(NuQP.of_labels(y, bounds, nu))
+        return found
+
+    def model(self, solutions: list[DualSolution]) -> SupportVectorModel:
+        """Return the model of the solutions of the problems; its support vectors are sorted by class."""
+        coef = np.zeros((self.n_classes - 1 if self.in_pairs else len(solutions), self.codes.size))
+        for number, solution in enumerate(solutions):
+            points, _, rows = self.split(number)
+            coef[rows, points] = solution.beta
+        support = np.concatenate([members[coef[:, members].any(axis=0)] for members in self._members])
+        n_support = np.bincount(self.codes[support], minlength=self.n_classes)
+        intercept = np.array([solution.bias for solution in solutions])
+        return SupportVectorModel(support, n_support, coef[:, support], intercept, solutions)
 
 
 def solve_multiclass(
@@ -99,134 +144,65 @@ def solve_multiclass(
     positive_weight: float = 1.0,
     nu: float | None = None,
     start: SupportVectorModel | None = None,
-    tuning: SVMTuning = TUNING,
 ) -> SupportVectorModel:
     """Solve the two-class problems of labels `codes` in `0 .. n_classes - 1`; `C` bounds each sample's multipliers.
 
-    With `nu` the bounds are weights, and each problem determines their scale (see `nu_qp`). `start` is a model for the same
+    With `nu` the bounds are weights, and each problem determines their scale (see `NuQP`). `start` is a model for the same
     labels and bounds from which the solver starts.
     """
     order = np.argsort(codes, kind="stable")
-    start_coef = None if start is None else start.spread(len(codes))[:, order]
     bounds = np.searchsorted(codes[order], np.arange(n_classes + 1))
-    on_cpu, X = fit.resources.device == "cpu", fit.X
-    parts: list[Part] = [order[a:b] for a, b in pairwise(bounds)]
+    members = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
+    on_cpu = fit.device == "cpu"
+    parts: list[Part] = [order[part] for part in members]
     if fit.kernel.uses_points:
-        X = byte_rows(fit.kernel, X[order], len(order) // 2) if on_cpu else X[order]
-        parts = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
-        fit = replace(fit, X=X)
+        X, parts = fit.X[order], list(members)
+        fit = replace(fit, X=byte_rows(fit.kernel, X, len(order) // 2) if on_cpu else X)
     stored = None
-    fits = fit.resources.budget >= 2 * len(order) ** 2 * X.dtype.itemsize
-    if on_cpu and fit.resources.workers == 1 and len(order) <= tuning.solved_whole and fits:
-        stored = StoredGram.of(fit.kernel, X, order, workers_for_values(fit.kernel, X, tuning), tuning)
-    if one_vs_one and n_classes > 2:
-        beta, solutions = _one_vs_one(fit, parts, bounds, C[order], nu, start_coef, stored)
+    fits = fit.budget >= 2 * len(order) ** 2 * fit.X.dtype.itemsize
+    if on_cpu and fit.workers == 1 and len(order) <= fit.tuning.solved_whole and fits:
+        workers = row_workers(fit.kernel, fit.X, fit.tuning.operations_for_threads_once)
+        stored = StoredGram.of(fit.kernel, fit.X, order, workers, fit.tuning)
+    decomposition = Decomposition(codes[order], n_classes, one_vs_one)
+    start_coef = None if start is None else start.spread(len(codes))[:, order]
+    problems = decomposition.problems(C[order], positive_weight, nu, start_coef)
+    if decomposition.in_pairs and on_cpu:
+        solutions = _solve_pairs(fit, decomposition.classes, problems, parts, members, stored)
     else:
-        positive = range(n_classes) if n_classes > 2 else [1]
-        signs = [np.where(codes[order] == c, 1.0, -1.0) for c in positive]
-        starts = [None] * len(signs) if start_coef is None else list(start_coef)
-        problems = [
-            _two_class_problem(y, C[order] * np.where(y > 0, positive_weight, 1.0), nu, start)
-            for y, start in zip(signs, starts, strict=True)
-        ]
-        if nu is None:
-            solutions = solve_jointly(fit, problems, [parts] * len(problems), stored)
-        else:
-            rows = stored or gram_rows(fit, parts)
-            rng, largest = np.random.default_rng(fit.resources.seed), float(np.max(fit.kernel.diag(X)))
-            solutions = [
-                solve_to_margin(fit.solver, problem, rows, rng, fit.progress, nu=nu, largest=largest) for problem in problems
-            ]
-        beta = np.stack([solution.beta for solution in solutions])
-    nonzero = np.flatnonzero(np.any(beta != 0, axis=0))
-    intercept = np.array([solution.bias for solution in solutions])
-    n_support = np.diff(np.searchsorted(nonzero, bounds))
-    return SupportVectorModel(order[nonzero], n_support, beta[:, nonzero], intercept, solutions)
+        own = [[parts[i], parts[j]] if j is not None else parts for i, j in decomposition.classes]
+        solutions = solve_jointly(fit, problems, own, stored)
+    model = decomposition.model(solutions)
+    return replace(model, support=order[model.support])
 
 
 def solve_jointly(
     fit: DualFit, problems: list[BoxQP], parts: list[list[Part]], stored: StoredGram | None = None
 ) -> list[DualSolution]:
     """Solve problems that share their kernel values; on the CPU they have the same points in the same order."""
-    resources = fit.resources
-    if resources.device != "cpu":
+    if fit.device != "cpu":
         solver = BatchedSMO(tol=fit.solver.tol, max_iter=fit.solver.max_iter)
-        rows = rows_on_device(fit.X, resources.device, resources.budget / 2)
+        rows = rows_on_device(fit.X, fit.device, fit.budget / 2)
         used = fit.X.nnz * 16 if isinstance(rows, SparseRows) else rows.numel() * rows.element_size()
-        return solver.maximise(problems, parts, fit.kernel, rows, resources.budget - used, resources.seed, fit.progress)
-    gram = stored or gram_rows(fit, parts[0])
-    return fit.solver.maximise(problems, gram, np.random.default_rng(resources.seed), fit.progress)
+        return solver.maximise(problems, parts, fit.kernel, rows, fit.budget - used, fit.seed, fit.progress)
+    return _solve_two_class(fit, problems, stored or gram_rows(fit, parts[0]), np.random.default_rng(fit.seed))
 
 
-def gram_rows(fit: DualFit, parts: list[Part]) -> GramRows:
-    """Return the Gram matrix of the rows of a fit, computed row by row."""
-    return GramRows(fit.kernel, fit.X, parts, budget=fit.resources.budget, workers=fit.resources.workers)
-
-
-def _one_vs_one(
-    fit: DualFit,
-    parts: list[Part],
-    bounds: np.ndarray,
-    C: np.ndarray,
-    nu: float | None,
-    start: np.ndarray | None,
-    stored: StoredGram | None,
-) -> tuple[np.ndarray, list[DualSolution]]:
-    """Return the coefficients of all pairs over the sorted points, and the solution of each pair."""
-    pairs = list(combinations(range(len(parts)), 2))
-    members = [slice(int(a), int(b)) for a, b in pairwise(bounds)]
-    problems = []
-    for i, j in pairs:
-        first, second = members[i], members[j]
-        y = np.concatenate([np.ones(first.stop - first.start), -np.ones(second.stop - second.start)])
-        own_start = None if start is None else np.concatenate([start[j - 1, first], start[i, second]])
-        problems.append(_two_class_problem(y, np.concatenate([C[first], C[second]]), nu, own_start))
-    if fit.resources.device == "cpu":
-        solutions = _solve_pairs(fit, parts, members, problems, nu, stored)
-    else:
-        solutions = solve_jointly(fit, problems, [[parts[i], parts[j]] for i, j in pairs])
-    beta = np.zeros((len(parts) - 1, bounds[-1]))
-    for (i, j), solution in zip(pairs, solutions, strict=True):
-        size = members[i].stop - members[i].start
-        beta[j - 1, members[i]] = solution.beta[:size]
-        beta[i, members[j]] = solution.beta[size:]
-    return beta, solutions
+def gram_rows(fit: DualFit, parts: list[Part], ridge: np.ndarray | None = None) -> GramRows:
+    """Return the Gram matrix of the rows of a fit, computed row by row, with `ridge` added to its diagonal."""
+    return GramRows(fit.kernel, fit.X, parts, ridge=ridge, budget=fit.budget, workers=fit.workers)
 
 
 def _solve_pairs(
-    fit: DualFit,
-    parts: list[Part],
-    members: list[slice],
-    problems: list[BoxQP],
-    nu: float | None,
-    stored: StoredGram | None,
+    fit: DualFit, pairs: list[Any], problems: list[BoxQP], parts: list[Part], members: list[slice], stored: StoredGram | None
 ) -> list[DualSolution]:
-    """Solve the pairs in parallel on the CPU, with the Gram matrices of the classes in common."""
-    kernel, X, resources = fit.kernel, fit.X, fit.resources
-    pairs = list(combinations(range(len(parts)), 2))
-    workers = resources.workers if kernel.thread_safe else 1
+    """Solve the pairs of classes in parallel on the CPU, with the Gram matrices of the classes in common."""
+    kernel, X = fit.kernel, fit.X
+    workers = fit.workers if kernel.thread_safe else 1
     # With fewer than two pairs per core, pairs are solved one after the other, and all cores compute the rows of each pair.
     n_parallel = workers if len(pairs) >= 2 * workers else 1
-    blocks = class_grams(kernel, X, parts, resources.budget / 2 if stored is None else 0, workers)
-    budget = (resources.budget - sum(block.nbytes for block in blocks if block is not None)) / n_parallel
+    blocks = class_grams(kernel, X, parts, fit.budget / 2 if stored is None else 0, workers)
+    budget = (fit.budget - sum(block.nbytes for block in blocks if block is not None)) / n_parallel
     solutions: list[DualSolution] = [None] * len(pairs)  # type: ignore[list-item]
-    largest = float(np.max(kernel.diag(X))) if nu is not None else 0.0
-
-    def solve(number: int, i: int, j: int) -> DualSolution:
-        problem = problems[number]
-        if not problem.size:  # a cross-validation fold may have no point of the two classes
-            return DualSolution.at(problem, problem.linear, problem.linear, 0, 0.0)
-        gram: GramSource
-        if stored is not None:
-            gram = stored.pair(members[i], members[j])
-        else:
-            own_blocks, n_threads = [blocks[i], blocks[j]], workers // n_parallel
-            gram = GramRows(kernel, X, [parts[i], parts[j]], blocks=own_blocks, budget=budget, workers=n_threads)
-        rng = np.random.default_rng([resources.seed, number])
-        if nu is None:
-            return fit.solver.maximise([problem], gram, rng, fit.progress)[0]
-        return solve_to_margin(fit.solver, problem, gram, rng, fit.progress, nu=nu, largest=largest)
-
     # Pairs differ in difficulty, so each idle thread takes the next pair. Each pair has its own rows and random numbers, so
     # the result does not depend on the thread. After a stop the multipliers of the remaining pairs are zero.
     waiting = list(enumerate(pairs))[::-1]
@@ -237,7 +213,17 @@ def _solve_pairs(
                 number, (i, j) = waiting.pop()
             except IndexError:
                 return
-            solutions[number] = solve(number, i, j)
+            if not problems[number].size:  # a cross-validation fold may have no point of the two classes
+                solutions[number] = DualSolution.at(problems[number], np.empty(0), np.empty(0), 0, 0.0)
+                continue
+            gram: GramSource
+            if stored is not None:
+                gram = stored.pair(members[i], members[j])
+            else:
+                own_blocks, n_threads = [blocks[i], blocks[j]], workers // n_parallel
+                gram = GramRows(kernel, X, [parts[i], parts[j]], blocks=own_blocks, budget=budget, workers=n_threads)
+            rng = np.random.default_rng([fit.seed, number])
+            [solutions[number]] = _solve_two_class(fit, [problems[number]], gram, rng)
 
     def abandon() -> None:
         waiting.clear()
@@ -247,8 +233,11 @@ def _solve_pairs(
     return solutions
 
 
-def _two_class_problem(y: np.ndarray, C: np.ndarray, nu: float | None, start: np.ndarray | None) -> BoxQP:
-    return BoxQP.classification(y, C, start) if nu is None else NuQP.of_labels(y, C, nu)
+def _solve_two_class(fit: DualFit, problems: list[BoxQP], gram: GramSource, rng: np.random.Generator) -> list[DualSolution]:
+    """Solve two-class problems on the same points on the CPU: jointly, or with `nu` one after the other."""
+    if not isinstance(problems[0], NuQP):
+        return fit.solver.maximise(problems, gram, rng, fit.progress)
+    return [solve_to_margin(fit.solver, qp, gram, rng, fit.progress, fit.largest_value) for qp in problems]
 
 
 def problem_scores(kernel: Kernel, X: Any, vectors: Any, model: SupportVectorModel) -> np.ndarray:
@@ -259,9 +248,9 @@ def problem_scores(kernel: Kernel, X: Any, vectors: Any, model: SupportVectorMod
     coef = xa.like(np.ascontiguousarray(model.dual_coef.T), X)
     ends = np.cumsum(model.n_support)
     n_classes, n_problems = ends.size, model.intercept.size
-    block = kernel(X, vectors) if X.shape[0] * len(coef) <= LINALG_TUNING.few_values else None
     if coef.shape[1] == n_problems:
-        return xa.to_numpy(expand(kernel, X, vectors, coef) if block is None else block @ coef) + model.intercept
+        return xa.to_numpy(expand(kernel, X, vectors, coef)) + model.intercept
+    block = kernel(X, vectors) if X.shape[0] * len(coef) <= LINALG_TUNING.few_values else None
     if block is None and kernel.uses_points and not xa.is_torch(X):
         bounds = np.concatenate([[0], ends])
         scores = expand_groups(kernel, X, vectors, coef, bounds, _pair_of(n_classes), n_problems)
@@ -297,10 +286,7 @@ def _pair_of(n_classes: int) -> np.ndarray:
 def _sides(n_classes: int) -> np.ndarray:
     """Return a matrix with 1 in the column of the first class of each pair and -1 in that of the second."""
     first, second = _pairs(n_classes)
-    sides = np.zeros((first.size, n_classes))
-    sides[np.arange(first.size), first] = 1.0
-    sides[np.arange(first.size), second] = -1.0
-    return sides
+    return np.eye(n_classes)[first] - np.eye(n_classes)[second]
 
 
 def votes(scores: np.ndarray, n_classes: int) -> np.ndarray:

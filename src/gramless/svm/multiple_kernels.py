@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import combinations
 from operator import add
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from gramless._core import arrays as xa
 from gramless._core.threads import CPU_TILE, parallel_for, slices
@@ -32,11 +32,9 @@ from gramless.linalg.operators import expand
 from gramless.linalg.operators.blocks import workers_for
 from gramless.svm.box_qp import BoxQP, DualSolution
 from gramless.svm.gram_rows import class_grams
-from gramless.svm.multiclass import SupportVectorModel, solve_multiclass
-from gramless.svm.progress import SolverProgress
-from gramless.svm.resources import DualFit, FitResources
-from gramless.svm.simple_smo import SMALLEST_STEP, SimpleSMO, is_violated, pair_bias
-from gramless.svm.smo import SMO
+from gramless.svm.multiclass import Decomposition, SupportVectorModel, solve_multiclass
+from gramless.svm.resources import DualFit
+from gramless.svm.simple_smo import PairSteps, sweep_until_quiet
 
 # Divisors are at least this large; smaller objectives and weights are zero up to rounding.
 _TINY = 1e-300
@@ -131,10 +129,9 @@ class KernelWeights:
 
 def learn_by_alternation(
     kernels: StreamedKernels | StoredKernels,
+    fit: DualFit,
     codes: np.ndarray,
     C: np.ndarray,
-    solver: SMO | SimpleSMO,
-    resources: FitResources,
     *,
     p: float,
     penalty: float | None,
@@ -145,15 +142,15 @@ def learn_by_alternation(
 ) -> KernelWeights:
     """Alternate between the classifier and the weights until the gap is at most `weight_tol`.
 
-    `on_iteration(record)` is called after each alternation and returns True to stop; `decomposition` is passed to
-    `solve_multiclass`.
+    `fit` has the solver and the resources of each classifier. `on_iteration(record)` is called after each alternation and
+    returns True to stop; `decomposition` is passed to `solve_multiclass`.
     """
     weights, model, gap = np.full(len(kernels), float(len(kernels)) ** (-1 / p)), None, np.inf
     seconds = 0.0
     for n_iter in range(1, max_iter + 1):
         clock = time.perf_counter()
         kernel, X = kernels.combined(weights)
-        model = solve_multiclass(DualFit(kernel, X, solver, resources), codes, C, start=model, **decomposition)
+        model = solve_multiclass(replace(fit, kernel=kernel, X=X), codes, C, start=model, **decomposition)
         S = np.maximum(kernels.quadratic_forms(model), 0)
         updated, gap = _update_weights(weights, S, sum(s.objective for s in model.solutions), p, penalty)
         seconds += time.perf_counter() - clock
@@ -184,150 +181,74 @@ def _update_weights(
 
 def learn_by_pairs(
     kernels: StoredKernels,
+    fit: DualFit,
     codes: np.ndarray,
     C: np.ndarray,
-    solver: MKLSMO,
-    seed: int,
-    progress: SolverProgress,
     *,
+    penalty: float,
     n_classes: int,
     one_vs_one: bool,
     positive_weight: float,
 ) -> KernelWeights:
-    """Learn penalised weights by pairwise steps with a cubic line search."""
-    n, k = len(codes), n_classes
-    pairs = list(combinations(range(k), 2)) if one_vs_one and k > 2 else []
-    positives = [i for i, _ in pairs] or (list(range(k)) if k > 2 else [1])
-    members = [np.flatnonzero(np.isin(codes, pair)) for pair in pairs] or [np.arange(n)] * len(positives)
-    problems = []
-    for positive, points in zip(positives, members, strict=True):
-        y = np.where(codes[points] == positive, 1.0, -1.0)
-        problems.append((BoxQP.classification(y, C[points] * np.where(y > 0, positive_weight, 1.0)), points))
-    solutions, weights = solver.maximise(problems, kernels.grams, np.random.default_rng(seed), progress)
-    beta = np.zeros((k - 1 if pairs else len(problems), n))
-    for number, (solution, points) in enumerate(zip(solutions, members, strict=True)):
-        if pairs:
-            i, j = pairs[number]
-            first = codes[points] == i
-            beta[j - 1, points[first]] = solution.beta[first]
-            beta[i, points[~first]] = solution.beta[~first]
-        else:
-            beta[number] = solution.beta
-    order = np.argsort(codes, kind="stable")
-    support = order[np.any(beta[:, order] != 0, axis=0)]
-    counts = np.bincount(codes[support], minlength=k)
-    intercept = np.array([solution.bias for solution in solutions])
-    model = SupportVectorModel(support, counts, beta[:, support], intercept, solutions)
+    """Learn penalised weights by pairwise steps with a cubic line search, with the limits of the solver of `fit`."""
+    decomposition, solver = Decomposition(codes, n_classes, one_vs_one), fit.solver
+    problems = decomposition.problems(C, positive_weight)
+    K = np.stack([gram.astype(np.float64) for gram in kernels.grams])
+    S = np.zeros(len(K))
+    states = [_WeightedPairSteps(qp, decomposition.split(p)[0], K, S, penalty) for p, qp in enumerate(problems)]
+    sweep_until_quiet(states, solver.tol, solver.max_iter, np.random.default_rng(fit.seed), fit.progress)
+    weights = S / (2 * penalty)
+    solutions = [DualSolution.at(s.qp, s.beta, weights @ s.products, s.n_iter, solver.tol) for s in states]
     gap, n_iter = max(solution.violation for solution in solutions), sum(solution.n_iter for solution in solutions)
-    return KernelWeights(weights, model, gap, n_iter, True)
+    return KernelWeights(weights, decomposition.model(solutions), gap, n_iter, True)
 
 
-@dataclass
-class _PairwiseState:
-    """One dual problem: its points, variables, bias, and `K_m beta` for each kernel."""
+class _WeightedPairSteps(PairSteps):
+    """Pairwise steps of one of the problems that share the penalised kernel weights `S / (2 penalty)`.
 
-    qp: BoxQP
-    points: np.ndarray
-    beta: np.ndarray = field(init=False)
-    products: np.ndarray = field(init=False)
-    bias: float = 0.0
-    n_iter: int = 0
+    `S` is an array that all problems update, and `products` has `K_m beta` for each kernel.
+    """
 
+    def __init__(self, qp: BoxQP, points: np.ndarray, K: np.ndarray, S: np.ndarray, penalty: float):
+        self.qp, self.points, self.K, self.S, self.penalty = qp, points, K, S, penalty
+        self.beta, self.products = np.zeros(qp.size), np.zeros((len(K), qp.size))
+        self.bias, self.n_iter = 0.0, 0
 
-@dataclass(frozen=True)
-class MKLSMO:
-    """Simplified SMO with a cubic line search, for problems that share penalised kernel weights."""
+    def slope(self, i: int) -> float:
+        return float(self.qp.linear[i] - self.S @ self.products[:, i] / (2 * self.penalty))
 
-    penalty: float
-    tol: float = 1e-3
-    # Sweeps without a move after which the solver stops.
-    patience: int = 10
-    max_iter: int = 1_000_000
-
-    def maximise(
-        self,
-        problems: Sequence[tuple[BoxQP, np.ndarray]],
-        grams: Sequence[np.ndarray],
-        rng: np.random.Generator,
-        progress: SolverProgress,
-    ) -> tuple[list[DualSolution], np.ndarray]:
-        """Solve the problems `(qp, points)` on rows `points` of the Gram matrices; return solutions and weights."""
-        K = np.stack([gram.astype(np.float64) for gram in grams])
-        states = [_PairwiseState(qp, points) for qp, points in problems]
-        for state in states:
-            state.beta = np.zeros(state.qp.size)
-            state.products = np.zeros((len(K), state.qp.size))
-        S = np.zeros(len(K))
-        quiet = n_moved = 0
-        while quiet < self.patience and n_moved < self.max_iter and not progress.stopped:
-            moved = sum(self._sweep(state, K, S, rng) for state in states)
-            n_moved += moved
-            quiet = 0 if moved else quiet + 1
-            slopes = [state.qp.slope(S @ state.products / (2 * self.penalty)) for state in states]
-            violations = [state.qp.violation(state.beta, slope) for state, slope in zip(states, slopes, strict=True)]
-            progress.advance(moved, violation=max(violations))
-        d = S / (2 * self.penalty)
-        solutions = [DualSolution.at(s.qp, s.beta, d @ s.products, s.n_iter, self.tol) for s in states]
-        return solutions, d
-
-    def _sweep(self, state: _PairwiseState, K: np.ndarray, S: np.ndarray, rng: np.random.Generator) -> int:
-        """Move each violating variable once, with `S` updated in place; return the number of moves."""
-        qp, beta, products, points = state.qp, state.beta, state.products, state.points
-        moved = 0
-        for i in range(qp.size):
-            if not is_violated(qp, beta, i, state.bias - self._slope(state, S, i), self.tol / 2):
-                continue
-            for j in rng.permutation(qp.size):
-                step = self._step(state, K, S, i, j) if j != i else 0.0
-                if step:
-                    break
-            else:
-                continue
-            difference = products[:, i] - products[:, j]
-            S += 2 * step * difference + step**2 * _curvature(K, points[i], points[j])
-            beta[i] = min(max(beta[i] + step, qp.lower[i]), qp.upper[i])
-            beta[j] = min(max(beta[j] - step, qp.lower[j]), qp.upper[j])
-            products += step * (K[:, points[i]][:, points] - K[:, points[j]][:, points])
-            state.bias = pair_bias(qp, beta, (i, j), [float(self._slope(state, S, k)) for k in (i, j)])
-            moved += 1
-        state.n_iter += moved
-        return moved
-
-    def _slope(self, state: _PairwiseState, S: np.ndarray, i: int) -> float:
-        return state.qp.linear[i] - S @ state.products[:, i] / (2 * self.penalty)
-
-    def _step(self, state: _PairwiseState, K: np.ndarray, S: np.ndarray, i: int, j: int) -> float:
-        """Return the increase of `beta_i` (and decrease of `beta_j`): the root of the cubic, clipped to both boxes."""
-        qp, beta = state.qp, state.beta
-        low = max(qp.lower[i] - beta[i], beta[j] - qp.upper[j])
-        high = min(qp.upper[i] - beta[i], beta[j] - qp.lower[j])
-        smallest = SMALLEST_STEP * (qp.upper[i] - qp.lower[i])
-        if high - low <= smallest:
+    def step(self, i: int, j: int, low: float, high: float) -> float:
+        if high <= low:
             return 0.0
-        a = _curvature(K, state.points[i], state.points[j])
-        b = state.products[:, i] - state.products[:, j]
-        cubic = np.array([a @ a, 3 * a @ b, 2 * b @ b + a @ S, b @ S]) / (2 * self.penalty)
-        cubic[3] -= qp.linear[i] - qp.linear[j]
-        step = _root_of_increasing(cubic, low, high)
-        return step if abs(step) > smallest else 0.0
+        a, b = self._curvature(i, j), self.products[:, i] - self.products[:, j]
+        cubic = np.array([a @ a, 3 * a @ b, 2 * b @ b + a @ self.S, b @ self.S]) / (2 * self.penalty)
+        cubic[3] -= self.qp.linear[i] - self.qp.linear[j]
+        return _root_of_increasing(cubic, low, high)
 
+    def update_products(self, i: int, j: int, step: float) -> None:
+        difference = self.products[:, i] - self.products[:, j]
+        self.S += 2 * step * difference + step**2 * self._curvature(i, j)
+        rows = self.K[:, self.points[[i, j]]][:, :, self.points]
+        self.products += step * (rows[:, 0] - rows[:, 1])
 
-def _curvature(K: np.ndarray, r: int, s: int) -> np.ndarray:
-    """Return `K_rr + K_ss - 2 K_rs` for each kernel."""
-    return K[:, r, r] + K[:, s, s] - 2 * K[:, r, s]
+    def violation(self) -> float:
+        return self.qp.violation(self.beta, self.qp.slope(self.S @ self.products / (2 * self.penalty)))
+
+    def _curvature(self, i: int, j: int) -> np.ndarray:
+        """Return `K_ii + K_jj - 2 K_ij` for each kernel."""
+        r, s = self.points[i], self.points[j]
+        return self.K[:, r, r] + self.K[:, s, s] - 2 * self.K[:, r, s]
 
 
 def _root_of_increasing(cubic: np.ndarray, low: float, high: float) -> float:
     """Return the root of a cubic that increases on `[low, high]`, or the end of the interval closest to it."""
-    if np.polyval(cubic, low) >= 0:
+    a, b, c, d = cubic.tolist()
+
+    def value(step: float) -> float:
+        return float(((a * step + b) * step + c) * step + d)
+
+    if value(low) >= 0:
         return low
-    if np.polyval(cubic, high) <= 0:
+    if value(high) <= 0:
         return high
-    inside = [r.real for r in np.roots(cubic) if abs(r.imag) <= 1e-7 * (1 + abs(r.real)) and low <= r.real <= high]
-    if inside:
-        return float(inside[0])
-    # By rounding the root is outside the interval or complex. Bisection converges, because the signs at the ends differ.
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if np.polyval(cubic, middle) < 0 else (low, middle)
-    return 0.5 * (low + high)
+    return float(brentq(value, low, high, xtol=np.finfo(np.float64).tiny))

@@ -19,47 +19,40 @@ Reference: Schölkopf, Platt, Shawe-Taylor, Smola and Williamson (2001).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.device_rows import rows_on_device
 from gramless._core.threads import slices
-from gramless.kernels.base import Kernel
 from gramless.linalg.operators import byte_rows, expand
-from gramless.svm.box_qp import BoxQP, DualSolution
+from gramless.svm.box_qp import BoxQP, DualSolution, fill_to_sum
 from gramless.svm.multiclass import gram_rows, solve_jointly
-from gramless.svm.nu_qp import fill_to_sum
 from gramless.svm.resources import DualFit
-from gramless.svm.tuning import TUNING, SVMTuning
 
 
-def solve_one_class(fit: DualFit, weights: np.ndarray, nu: float, tuning: SVMTuning = TUNING) -> DualSolution:
+def solve_one_class(fit: DualFit, weights: np.ndarray, nu: float) -> DualSolution:
     """Solve the one-class problem; `weights` are the upper bounds of the multipliers."""
-    kernel, X, resources, progress = fit.kernel, fit.X, fit.resources, fit.progress
-    rng = np.random.default_rng(resources.seed)
-    n = weights.size
+    rng, n = np.random.default_rng(fit.seed), weights.size
     order = rng.permutation(n)
-    if n > tuning.solved_whole:
-        order = np.argsort(_first_scores(fit, weights, nu, order, tuning), kind="stable")
+    if n > fit.tuning.solved_whole:
+        order = np.argsort(_first_scores(fit, weights, nu, order), kind="stable")
     start = np.empty(n)
     start[order] = fill_to_sum(weights[order], nu * weights.sum())
     problem = BoxQP(np.zeros(n), np.zeros(n), weights, start=start)
-    if resources.device != "cpu":
+    if fit.device != "cpu":
         [solution] = solve_jointly(fit, [problem], [[slice(0, n)]])
         return solution
-    points = byte_rows(kernel, X, n // 2)
-    rows = gram_rows(replace(fit, X=points), [slice(0, n)])
-    if n <= tuning.solved_whole or progress.stopped:
-        [solution] = fit.solver.maximise([problem], rows, rng, progress)
+    rows = gram_rows(replace(fit, X=byte_rows(fit.kernel, fit.X, n // 2)), [slice(0, n)])
+    if n <= fit.tuning.solved_whole or fit.progress.stopped:
+        [solution] = fit.solver.maximise([problem], rows, rng, fit.progress)
         return solution
-    scores = _StartScores.of(kernel, X, weights, start, fit.solver.tol / 4, tuning)
-    [solution] = fit.solver.maximise([replace(problem, K_start=scores.values)], rows, rng, progress)
-    if not progress.stopped and not scores.confirm(kernel, X, solution, start, tuning):
-        exact = _StartScores.of(kernel, X, weights, solution.beta, 0.0, tuning)
-        again = replace(problem, start=solution.beta, K_start=exact.values)
-        [solution] = fit.solver.maximise([again], rows, rng, progress)
+    scores = _StartScores.of(fit, weights, start, fit.solver.tol / 4)
+    [solution] = fit.solver.maximise([replace(problem, K_start=scores.values)], rows, rng, fit.progress)
+    if not fit.progress.stopped and not scores.confirm(fit, solution, start):
+        exact = _exact_product(fit, solution.beta)
+        again = replace(problem, start=solution.beta, K_start=exact)
+        [solution] = fit.solver.maximise([again], rows, rng, fit.progress)
     return solution
 
 
@@ -72,82 +65,70 @@ class _StartScores:
     is_exact: np.ndarray
 
     @classmethod
-    def of(
-        cls, kernel: Kernel, X: Any, weights: np.ndarray, start: np.ndarray, error: float, tuning: SVMTuning
-    ) -> _StartScores:
-        """Compute scores to `error` (0: exactly), or to a larger error with exact values for rows close to rho."""
-        n, idx = X.shape[0], np.flatnonzero(start)
-        if error:
-            values, reached = _product(kernel, X, idx, start[idx], tuning)
-        else:
-            values, reached = _exact_product(kernel, X, idx, start[idx], tuning), 0.0
+    def of(cls, fit: DualFit, weights: np.ndarray, start: np.ndarray, error: float) -> _StartScores:
+        """Compute scores to `error`, or to a larger error with exact values for rows close to rho."""
+        n = start.size
+        values, reached = _product(fit, start)
         is_exact = np.full(n, reached <= error)
         if reached > error:
             # At the starting point the multipliers of the rows with the lowest scores are at their bounds.
             order = np.argsort(values, kind="stable")
             level = values[order[np.searchsorted(np.cumsum(weights[order]), start.sum()).clip(max=n - 1)]]
-            near = np.argsort(np.abs(values - level), kind="stable")[: n // tuning.refined_divisor]
-            values[near] = _sum(kernel, X[near], X[idx], start[idx], tuning)
+            near = np.argsort(np.abs(values - level), kind="stable")[: n // fit.tuning.refined_divisor]
+            values[near] = _exact_product(fit, start, near)
             is_exact[near] = True
         return cls(values, reached, is_exact)
 
-    def confirm(self, kernel: Kernel, X: Any, solution: DualSolution, start: np.ndarray, tuning: SVMTuning) -> bool:
+    def confirm(self, fit: DualFit, solution: DualSolution, start: np.ndarray) -> bool:
         """Return whether no optimality condition of the solution depends on an inexact score."""
         if self.is_exact.all():
             return True
-        change = solution.beta - start
-        idx = np.flatnonzero(change)
-        scores = self.values + _product(kernel, X, idx, change[idx], tuning)[0]
+        scores = self.values + _product(fit, solution.beta - start)[0]
         near = np.abs(scores + solution.bias) <= 2 * self.error + solution.violation
         return not np.any(near & ~self.is_exact)
 
 
-def _first_scores(fit: DualFit, weights: np.ndarray, nu: float, order: np.ndarray, tuning: SVMTuning) -> np.ndarray:
+def _first_scores(fit: DualFit, weights: np.ndarray, nu: float, order: np.ndarray) -> np.ndarray:
     """Return the scores of all rows by a model fitted to a subset of the rows with positive weight."""
-    kernel, X = fit.kernel, fit.X
-    n_subset = max(tuning.solved_whole, order.size // tuning.start_divisor)
+    n_subset = max(fit.tuning.solved_whole, order.size // fit.tuning.start_divisor)
     subset = np.sort(order[weights[order] > 0][:n_subset])
-    part = X[subset] if kernel.uses_points else X[np.ix_(subset, subset)]
-    solution = solve_one_class(replace(fit, X=part), weights[subset], nu, tuning)
-    support = np.flatnonzero(solution.beta)
-    idx, beta = subset[support], solution.beta[support]
-    if fit.resources.device != "cpu":
-        return _product_on_device(fit, idx, beta, tuning)
-    return _product(kernel, X, idx, beta, tuning)[0]  # only the order of the scores is used
+    part = fit.X[subset] if fit.kernel.uses_points else fit.X[np.ix_(subset, subset)]
+    beta = np.zeros(order.size)
+    beta[subset] = solve_one_class(replace(fit, X=part), weights[subset], nu).beta
+    return _product(fit, beta)[0] if fit.device == "cpu" else _product_on_device(fit, beta)
 
 
-def _product_on_device(fit: DualFit, idx: np.ndarray, weights: np.ndarray, tuning: SVMTuning) -> np.ndarray:
-    """Return `K[:, idx] @ weights` in the precision of the rows."""
-    rows = rows_on_device(fit.X, fit.resources.device, fit.resources.budget / 2)
-    index = xa.indices(idx, rows[:0])
-    coef = xa.like(weights[:, None], rows[:0])
+def _product_on_device(fit: DualFit, beta: np.ndarray) -> np.ndarray:
+    """Return `K @ beta` in the precision of the rows."""
+    rows = rows_on_device(fit.X, fit.device, fit.budget / 2)
+    idx = np.flatnonzero(beta)
+    index, coef = xa.indices(idx, rows[:0]), xa.like(beta[idx, None], rows[:0])
     if not fit.kernel.uses_points:
         return xa.to_numpy(rows[:, index] @ coef)[:, 0]
-    parts = slices(len(rows), max(idx.size, tuning.points_per_sum))
+    parts = slices(len(rows), max(idx.size, fit.tuning.points_per_sum))
     return np.concatenate([xa.to_numpy(expand(fit.kernel, rows[part], rows[index], coef))[:, 0] for part in parts])
 
 
-def _product(kernel: Kernel, X: Any, idx: np.ndarray, weights: np.ndarray, tuning: SVMTuning) -> tuple[np.ndarray, float]:
-    """Return `K[:, idx] @ weights` and its error; many kernel values are computed in float32, with a measured error."""
-    n = X.shape[0]
+def _product(fit: DualFit, beta: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return `K @ beta` and its error; many kernel values are computed in float32, with a measured error."""
+    X, tuning, n = fit.X, fit.tuning, beta.size
     is_float64 = isinstance(X, np.ndarray) and X.dtype == np.float64
-    if not (is_float64 and kernel.uses_points and n * idx.size >= tuning.values_for_float32):
-        return _exact_product(kernel, X, idx, weights, tuning), 0.0
-    single = _sum(kernel, X.astype(np.float32), X[idx].astype(np.float32), weights, tuning)
+    n_values = n * np.count_nonzero(beta)
+    if not (is_float64 and fit.kernel.uses_points and n_values >= tuning.values_for_float32):
+        return _exact_product(fit, beta), 0.0
+    single = _exact_product(replace(fit, X=X.astype(np.float32)), beta)
     rows = np.linspace(0, n - 1, min(n, tuning.checked_rows)).astype(np.intp)
-    exact = _sum(kernel, X[rows], X[idx], weights, tuning)
+    exact = _exact_product(fit, beta, rows)
     return single, tuning.checked_error_factor * float(np.abs(single[rows] - exact).max())
 
 
-def _exact_product(kernel: Kernel, X: Any, idx: np.ndarray, weights: np.ndarray, tuning: SVMTuning) -> np.ndarray:
-    """Return `K[:, idx] @ weights` with kernel values in the precision of the rows."""
-    return _sum(kernel, X if kernel.uses_points else X[:, idx], X[idx], weights, tuning)
-
-
-def _sum(kernel: Kernel, X: Any, points: Any, weights: np.ndarray, tuning: SVMTuning) -> np.ndarray:
-    """Return `K(X, points) @ weights`, summed in float64 over blocks of points."""
-    total = np.zeros(X.shape[0])
-    coef = weights.astype(xa.numpy_dtype(X))[:, None]
-    for part in slices(weights.size, tuning.points_per_sum):
-        total += xa.to_numpy(expand(kernel, X if kernel.uses_points else X[:, part], points[part], coef[part]))[:, 0]
+def _exact_product(fit: DualFit, beta: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    """Return `K[rows] @ beta` with kernel values in the precision of the rows, summed in float64 over blocks of points."""
+    kernel, X = fit.kernel, fit.X
+    left = X if rows is None else X[rows]
+    total = np.zeros(left.shape[0])
+    idx = np.flatnonzero(beta)
+    for part in slices(idx.size, fit.tuning.points_per_sum):
+        points, coef = idx[part], beta[idx[part], None].astype(xa.numpy_dtype(X))
+        total += xa.to_numpy(expand(kernel, left if kernel.uses_points else left[:, points], X[points], coef))[:, 0]
     return total

@@ -1,4 +1,4 @@
-"""Memory, threads and device of the fit of a support vector machine.
+"""Inputs of the fit of a support vector machine: its kernel, rows and solver, and the memory, threads and device it may use.
 
 The budget is used for a copy of the rows sorted by class, one tile per thread and the state of the solver; the remainder is
 divided between the cache of kernel rows and the Gram matrices of working sets, whose sizes follow from it.
@@ -6,11 +6,14 @@ divided between the cache of kernel rows and the Gram matrices of working sets, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from gramless._core import arrays as xa
-from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
+from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.threads import CPU_TILE, blas_threads
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.blocks import workers_for
@@ -21,97 +24,72 @@ from gramless.svm.tuning import TUNING, SVMTuning
 
 
 @dataclass(frozen=True)
-class FitResources:
-    """Memory for kernel rows in bytes, number of threads, random seed and device of a fit."""
-
-    budget: float
-    workers: int
-    seed: int
-    device: str = "cpu"
-
-
-@dataclass(frozen=True)
 class DualFit:
     """The inputs that all dual problems of one fit share."""
 
     kernel: Kernel
     X: Any
     solver: SMO | SimpleSMO
-    resources: FitResources
+    # Bytes for kernel rows and the Gram matrices of working sets; on a device, for everything but the given rows.
+    budget: float
+    workers: int = 1
+    seed: int = 0
+    device: str = "cpu"
     progress: SolverProgress = field(default_factory=SolverProgress)
+    tuning: SVMTuning = TUNING
+
+    @cached_property
+    def largest_value(self) -> float:
+        """Largest kernel value."""
+        return float(np.max(self.kernel.diag(self.X)))
 
 
-def fit_resources(
-    kernel: Kernel,
-    X: Any,
-    seed: int,
-    device: str,
-    memory_budget: Any,
-    cache_size: float | None = None,
-    tuning: SVMTuning = TUNING,
-) -> FitResources:
-    """Return the resources within `memory_budget`, or within `cache_size` megabytes if only that is given."""
+def fit_budget(memory_budget: Any, cache_size: float | None, kernel: Kernel, X: Any, workers: int, device: str) -> float:
+    """Return the bytes for a fit within `memory_budget`, or within `cache_size` megabytes if only that is given."""
     if device != "cpu":
-        return FitResources(parse_budget(memory_budget, device), 1, seed, device)
+        return parse_budget(memory_budget, device)
+    if memory_budget is not None:
+        return row_budget(memory_budget, kernel, X, workers)
     # Kernel values, working sets and temporaries take at most the memory of eight matrices.
-    small = 8 * X.shape[0] ** 2 * X.dtype.itemsize + 8 * X.shape[0] * X.shape[1] * X.dtype.itemsize < tuning.small_fit_bytes
-    if memory_budget is None and small:
-        resources = FitResources(tuning.small_fit_bytes, _row_workers(kernel, X, tuning), seed)
-    else:
-        resources = row_resources(memory_budget, kernel, X, seed, tuning)
-    if cache_size is None or memory_budget is not None:
-        return resources
-    return replace(resources, budget=min(resources.budget, cache_size * 2**20))
+    small = 8 * X.shape[0] * (X.shape[0] + X.shape[1]) * X.dtype.itemsize < TUNING.small_fit_bytes
+    budget = TUNING.small_fit_bytes if small else row_budget(None, kernel, X, workers)
+    return budget if cache_size is None else min(budget, cache_size * 2**20)
 
 
-def row_resources(memory_budget: Any, kernel: Kernel, X: Any, seed: int, tuning: SVMTuning = TUNING) -> FitResources:
-    """Return the resources on the CPU: the budget left for kernel rows after the sorted copy and the working sets."""
-    workers = _row_workers(kernel, X, tuning)
+def row_budget(memory_budget: Any, kernel: Kernel, X: Any, workers: int) -> int:
+    """Return the bytes of the budget that the sorted copy of the rows and the smallest working sets leave."""
     copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
-    fixed = sum(_fixed_memory(kernel, X.shape[0], copy, X.dtype.itemsize, workers, tuning).values())
+    memory = _fixed_memory(kernel, X.shape[0], copy, X.dtype.itemsize, workers)
     budget = parse_budget(memory_budget)
-    if budget < fixed:
-        raise MemoryError(
-            f"the fit needs {format_bytes(fixed)} besides kernel rows (a sorted copy of the data and the working sets) and "
-            f"memory_budget allows {format_bytes(budget)}; raise memory_budget, or fit fewer samples"
-        )
-    return FitResources(budget - fixed, workers, seed)
+    memory.check(budget, "raise memory_budget, or fit fewer samples")
+    return budget - memory.nbytes
 
 
-def svm_memory(
-    memory_budget: Any, kernel: Kernel, n: int, d: int, itemsize: int, device: str = "cpu", tuning: SVMTuning = TUNING
-) -> MemoryEstimate:
+def svm_memory(memory_budget: Any, kernel: Kernel, n: int, d: int, itemsize: int, device: str = "cpu") -> MemoryEstimate:
     """Return the peak memory of a fit to `n` rows of `d` features; raise MemoryError if it exceeds the budget."""
-    many = n * n * (d + tuning.operations_per_kernel_function) >= tuning.operations_for_threads
+    many = n * n * (d + TUNING.operations_per_kernel_function) >= TUNING.operations_for_threads
     workers = blas_threads() if many and kernel.thread_safe else 1
-    memory = MemoryEstimate(_fixed_memory(kernel, n, n * d * itemsize, itemsize, workers, tuning), device)
+    memory = _fixed_memory(kernel, n, n * d * itemsize, itemsize, workers, device)
     budget = parse_budget(memory_budget, device)
     memory.check(budget, "raise memory_budget, or fit fewer samples")
-    all_rows = n * n * itemsize / (1 - tuning.set_budget_fraction)
+    all_rows = n * n * itemsize / (1 - TUNING.set_budget_fraction)
     memory.parts["kernel rows"] = int(min(budget - memory.nbytes, all_rows))
     return memory
 
 
-def workers_for_values(kernel: Kernel, X: Any, tuning: SVMTuning = TUNING) -> int:
-    """Return the number of threads that compute all kernel values once; 1 if there are few kernel values."""
-    return workers_for(kernel, X) if _operations(X, tuning) >= tuning.operations_for_threads_once else 1
+def row_workers(kernel: Kernel, X: Any, min_operations: float = TUNING.operations_for_threads) -> int:
+    """Return the number of threads that compute kernel rows: 1 if all kernel values take fewer operations than given."""
+    operations = X.shape[0] ** 2 * (X.shape[1] + TUNING.operations_per_kernel_function)
+    return workers_for(kernel, X) if operations >= min_operations else 1
 
 
-def _row_workers(kernel: Kernel, X: Any, tuning: SVMTuning) -> int:
-    return workers_for(kernel, X) if _operations(X, tuning) >= tuning.operations_for_threads else 1
-
-
-def _operations(X: Any, tuning: SVMTuning) -> float:
-    """Return the approximate number of operations for all kernel values of the rows."""
-    return X.shape[0] ** 2 * (X.shape[1] + tuning.operations_per_kernel_function)
-
-
-def _fixed_memory(kernel: Kernel, n: int, nbytes: int, itemsize: int, workers: int, tuning: SVMTuning) -> dict[str, int]:
-    """Return the bytes, by name, that a fit of `n` rows with `nbytes` in total allocates in addition to kernel rows."""
-    tile, working_set = min(CPU_TILE, n), min(tuning.smallest_set, n)
-    return {
+def _fixed_memory(kernel: Kernel, n: int, nbytes: int, itemsize: int, workers: int, device: str = "cpu") -> MemoryEstimate:
+    """Return the memory that a fit of `n` rows with `nbytes` in total allocates in addition to kernel rows."""
+    tile, working_set = min(CPU_TILE, n), min(TUNING.smallest_set, n)
+    parts = {
         "sorted copy of the data": nbytes if kernel.uses_points else 0,
         "tiles": workers * itemsize * tile**2 * (1 + kernel.temporaries),
-        "multipliers and slopes": 8 * tuning.numbers_per_variable * n,
+        "multipliers and slopes": 8 * TUNING.numbers_per_variable * n,
         "smallest working sets": itemsize * working_set * (2 * workers * working_set + n),
     }
+    return MemoryEstimate(parts, device)

@@ -5,7 +5,7 @@ until one improves the objective, maximise over the two variables in closed form
 without a move. In signed variables `beta_i = y_i alpha_i` with error `E_i = (K beta)_i + b - linear_i`:
 
     violated   E_i < -tol and beta_i < upper_i, or E_i > tol and beta_i > lower_i
-    step       beta_j += s, beta_i -= s,  s = (E_i - E_j) / (K_ii + K_jj - 2 K_ij), clipped to both boxes
+    step       beta_i += s, beta_j -= s,  s = (E_j - E_i) / (K_ii + K_jj - 2 K_ij), clipped to both boxes
 
 This solver is the readable reference for the fast solver: it costs O(n) for each step and n^2 memory, and needs many more
 steps.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,15 +24,16 @@ from gramless.svm.gram_rows import GramSource
 from gramless.svm.progress import SolverProgress
 
 # Steps below this fraction of the width of the box are rounding errors.
-SMALLEST_STEP = 1e-12
+_SMALLEST_STEP = 1e-12
+# Sweeps without a move after which the solver stops, because partners are drawn at random.
+_PATIENCE = 10
 
 
 @dataclass(frozen=True)
 class SimpleSMO:
-    """Reference dual solver for small problems; it stops after `patience` sweeps without a move."""
+    """Reference dual solver for small problems."""
 
     tol: float = 1e-3
-    patience: int = 10
     max_iter: int = 1_000_000
 
     def maximise(
@@ -50,32 +52,9 @@ class SimpleSMO:
     def _solve(self, qp: BoxQP, K: np.ndarray, rng: np.random.Generator, progress: SolverProgress) -> DualSolution:
         if np.any((qp.lower < 0) & (qp.upper > 0)):
             return self._solve_split(qp, K, rng, progress)
-        beta = np.zeros(qp.size) if qp.start is None else qp.start.astype(np.float64)
-        K_beta = beta @ K
-        bias, quiet, n_iter = 0.0, 0, 0
-        tol = self.tol / 2  # if each slope is within tol / 2 of the bias, no two slopes differ by more than tol
-        while quiet < self.patience and n_iter < self.max_iter and not progress.stopped:
-            moved = 0
-            for i in range(qp.size):
-                error = K_beta[i] + bias - qp.linear[i]
-                if not is_violated(qp, beta, i, error, tol):
-                    continue
-                for j in rng.permutation(qp.size):
-                    step = _step(qp, K, beta, K_beta, i, j)
-                    if step:
-                        break
-                else:
-                    continue
-                beta[j] = min(max(beta[j] + step, qp.lower[j]), qp.upper[j])
-                beta[i] = min(max(beta[i] - step, qp.lower[i]), qp.upper[i])
-                K_beta += step * (K[j] - K[i])
-                bias = pair_bias(qp, beta, (i, j), [float(qp.linear[k] - K_beta[k]) for k in (i, j)])
-                moved += 1
-            n_iter += moved
-            quiet = 0 if moved else quiet + 1
-            if moved:
-                progress.advance(moved, violation=qp.violation(beta, qp.slope(K_beta)))
-        solution = DualSolution.at(qp, beta, K_beta, n_iter, self.tol)
+        steps = PairSteps(qp, K)
+        sweep_until_quiet([steps], self.tol, self.max_iter, rng, progress)
+        solution = DualSolution.at(qp, steps.beta, steps.K_beta, steps.n_iter, self.tol)
         progress.advance(0, violation=solution.violation, solved=1)
         return solution
 
@@ -93,26 +72,69 @@ class SimpleSMO:
         return DualSolution.at(qp, beta, K @ beta, solution.n_iter, self.tol)
 
 
-def is_violated(qp: BoxQP, beta: np.ndarray, i: int, error: float, tol: float) -> bool:
-    """Return whether variable `i` violates its optimality condition by more than `tol`."""
-    return bool((error < -tol and beta[i] < qp.upper[i]) or (error > tol and beta[i] > qp.lower[i]))
+class PairSteps:
+    """A point of a dual problem that moves along pairs of variables, with its bias and the products `K beta`."""
+
+    def __init__(self, qp: BoxQP, K: Any):
+        self.qp, self.K = qp, K
+        self.beta = np.zeros(qp.size) if qp.start is None else qp.start.astype(np.float64)
+        self.K_beta = self.beta @ K
+        self.bias, self.n_iter = 0.0, 0
+
+    def slope(self, i: int) -> float:
+        """Return the gradient of the smooth part of the objective with respect to variable `i`."""
+        return float(self.qp.linear[i] - self.K_beta[i])
+
+    def step(self, i: int, j: int, low: float, high: float) -> float:
+        """Return the increase of `beta_i` and decrease of `beta_j` in `[low, high]` that maximises the objective."""
+        K = self.K
+        curvature = K[i, i] + K[j, j] - 2 * K[i, j]
+        if curvature <= 0:
+            return 0.0
+        ascent = self.slope(i) + self.K_beta[j] - self.qp.linear[j]
+        return float(min(max(ascent / curvature, low), high))
+
+    def update_products(self, i: int, j: int, step: float) -> None:
+        """Update the products for a step along a pair."""
+        self.K_beta += step * (self.K[i] - self.K[j])
+
+    def violation(self) -> float:
+        """Return the violation of the optimality conditions."""
+        return self.qp.violation(self.beta, self.qp.slope(self.K_beta))
+
+    def sweep(self, tol: float, rng: np.random.Generator) -> int:
+        """Move each variable that violates its condition by more than `tol`, once; return the number of moves."""
+        qp, beta, moved = self.qp, self.beta, 0
+        for i in range(qp.size):
+            error = self.bias - self.slope(i)
+            if not ((error < -tol and beta[i] < qp.upper[i]) or (error > tol and beta[i] > qp.lower[i])):
+                continue
+            for j in rng.permutation(qp.size):
+                low = max(qp.lower[i] - beta[i], beta[j] - qp.upper[j])
+                high = min(qp.upper[i] - beta[i], beta[j] - qp.lower[j])
+                step = self.step(i, j, low, high) if j != i else 0.0
+                if abs(step) > _SMALLEST_STEP * (qp.upper[i] - qp.lower[i]):
+                    break
+            else:
+                continue
+            self.update_products(i, j, step)
+            beta[i] = min(max(beta[i] + step, qp.lower[i]), qp.upper[i])
+            beta[j] = min(max(beta[j] - step, qp.lower[j]), qp.upper[j])
+            free = [k for k in (i, j) if qp.lower[k] < beta[k] < qp.upper[k]]
+            self.bias = self.slope(free[0]) if free else 0.5 * (self.slope(i) + self.slope(j))
+            moved += 1
+        self.n_iter += moved
+        return moved
 
 
-def pair_bias(qp: BoxQP, beta: np.ndarray, pair: tuple[int, int], slopes: list[float]) -> float:
-    """Return the slope of the first free variable of a pair, or the mean of both slopes if neither is free."""
-    for slope, k in zip(slopes, pair, strict=True):
-        if qp.lower[k] < beta[k] < qp.upper[k]:
-            return slope
-    return 0.5 * (slopes[0] + slopes[1])
-
-
-def _step(qp: BoxQP, K: np.ndarray, beta: np.ndarray, K_beta: np.ndarray, i: int, j: int) -> float:
-    """Return the increase of `beta_j` (and decrease of `beta_i`) that maximises over the pair; zero if it gains nothing."""
-    curvature = K[i, i] + K[j, j] - 2 * K[i, j]
-    if curvature <= 0:
-        return 0.0
-    low = max(qp.lower[j] - beta[j], beta[i] - qp.upper[i])
-    high = min(qp.upper[j] - beta[j], beta[i] - qp.lower[i])
-    errors = K_beta[i] - qp.linear[i] - K_beta[j] + qp.linear[j]  # the bias cancels
-    step = float(min(max(errors / curvature, low), high))
-    return step if abs(step) > SMALLEST_STEP * (qp.upper[j] - qp.lower[j]) else 0.0
+def sweep_until_quiet(
+    problems: Sequence[PairSteps], tol: float, max_iter: int, rng: np.random.Generator, progress: SolverProgress
+) -> None:
+    """Sweep over the variables of all problems until nothing moves; each sweep is reported to `progress`."""
+    quiet = n_moved = 0
+    while quiet < _PATIENCE and n_moved < max_iter and not progress.stopped:
+        # If each slope is within tol / 2 of the bias, no two slopes differ by more than tol.
+        moved = sum(problem.sweep(tol / 2, rng) for problem in problems)
+        n_moved += moved
+        quiet = 0 if moved else quiet + 1
+        progress.advance(moved, violation=max(problem.violation() for problem in problems))

@@ -211,6 +211,13 @@ class NormalFactors:
         self._use(0)
         return _solve_lower(self._matrix, U, self._edge, transposed=True)
 
+    def inverse_of_coefficients(self, a: Array) -> Array:
+        """Return `A L^T a`, for which `coefficients(penalised(...))` is `a`."""
+        self._use(0)
+        U = _times_transposed_lower(self._matrix, a, self._edge)
+        self._use(1)
+        return _times_transposed_lower(self._matrix.T, U, self._edge)
+
     def whitened(self, G: Array) -> Array:
         """Return `L^-1 G`."""
         self._use(0)
@@ -258,6 +265,10 @@ class NormalOperator(Operator):
         """Return the coefficients of the kernel functions of the landmarks."""
         return self._factors.coefficients(self._factors.penalised(beta))
 
+    def solution_of(self, a: Array) -> Array:
+        """Return the solution `beta` whose coefficients of the kernel functions are `a`."""
+        return self._factors.inverse_of_coefficients(a)
+
     def bias(self, a: Array, target_mean: Array) -> Array:
         """Return the intercepts for the coefficients `a` and the weighted mean of the targets."""
         return target_mean - self._mean.T @ a
@@ -291,6 +302,14 @@ def _gram_of_lower_(A: Array, scale: float, edge: int) -> Array:
         diagonal[k] = xp.linalg.diagonal(corner)
         A[k, k] = xp.tril(A[k, k]) + xp.triu(corner, k=1)
     return diagonal
+
+
+def _times_transposed_lower(L: Array, B: Array, edge: int) -> Array:
+    """Return `L^T B` for the lower triangle of `L`."""
+    X, xp = B + 0, xa.namespace(B)
+    for k in slices(int(L.shape[0]), edge):
+        X[k] = xp.tril(L[k, k]).T @ B[k] + L[k.stop :, k].T @ B[k.stop :]
+    return X
 
 
 def _solve_lower(L: Array, B: Array, edge: int, *, transposed: bool = False) -> Array:

@@ -18,12 +18,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.checkpoint import StateFile
+from gramless._core.checkpoint import StateFile, fingerprint
 from gramless._core.device import precision_of, storage_of
 from gramless._core.progress import log_progress
 from gramless._core.targets.streamed import LabelTargets, Targets
 from gramless._core.validation import warn_caller
-from gramless.approximation.features import FeatureMap, LandmarkFeatures
+from gramless.approximation.features import FeatureMap, Features, LandmarkFeatures
 from gramless.callbacks import Callbacks
 from gramless.linalg.operators.normal import FusedRows, LandmarkProducts, NormalFactors, NormalOperator, TiledRows
 from gramless.linalg.solvers import CG, SolveResult, Status, solve
@@ -50,13 +50,22 @@ def fit_by_passes(
     callbacks: Callbacks,
     checkpoint: StateFile | None,
     show: Callable[[FinishedPass], Any] | None,
+    previous: OnePassModel | None = None,
 ) -> FinishedPass:
     """Return the finished pass with the solution of the normal equations by conjugate gradients."""
     unwhitened = settings._replace(feature_map=unwhitened_map(settings.feature_map))
     learning = collecting.choose_features_from(stream, unwhitened, rng)
     rows = PassRows(learning, stream, settings, plan)
     return solve_by_passes(
-        learning, rows, settings, plan, random_state=rng, callbacks=callbacks, checkpoint=checkpoint, show=show
+        learning,
+        rows,
+        settings,
+        plan,
+        random_state=rng,
+        callbacks=callbacks,
+        checkpoint=checkpoint,
+        show=show,
+        previous=previous,
     )
 
 
@@ -91,8 +100,12 @@ def solve_by_passes(
     callbacks: Callbacks = Callbacks(),  # noqa: B008 (frozen)
     checkpoint: StateFile | None = None,
     show: Callable[[FinishedPass], Any] | None = None,
+    previous: OnePassModel | None = None,
 ) -> FinishedPass:
-    """Return the finished pass for the features of `learning` and all rows."""
+    """Return the finished pass for the features of `learning` and all rows.
+
+    The iteration starts from the coefficients of a `previous` model with the same landmarks and number of outputs.
+    """
     _, learner, options = settings
     features, format, sums = learning.features.for_prediction(), learning.format, rows.first_sums()
     ridge = 1.0 / float(learner.C)
@@ -123,10 +136,14 @@ def solve_by_passes(
         return callbacks(state if show is None else show(state), record)
 
     solver = learner.solver if isinstance(learner.solver, CG) else _default_solver(learning, rhs, target_squares)
+    start = None
+    if previous is not None and _same_points(previous.features, features) and previous.coef.shape == tuple(rhs.shape):
+        start = op.solution_of(xa.like(previous.coef.astype(np.float64), rhs))
     result = solve(
         op,
         rhs,
         solver,
+        W0=start,
         callback=report if callbacks.functions else None,
         random_state=random_state,
         checkpoint=checkpoint,
@@ -141,6 +158,13 @@ def solve_by_passes(
     values = None if isinstance(targets, LabelTargets) else np.stack([-spread, spread])
     warn_of_landmark_rounding(features, found.solved.coef, targets, values)
     return found
+
+
+def _same_points(one: Features, other: Features) -> bool:
+    """Return whether both are landmark features with equal landmarks."""
+    if not (isinstance(one, LandmarkFeatures) and isinstance(other, LandmarkFeatures)):
+        return False
+    return fingerprint(one.points) == fingerprint(other.points)
 
 
 def _default_solver(learning: LearningPass, rhs: Array, target_squares: Array) -> CG:

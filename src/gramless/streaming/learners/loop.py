@@ -33,6 +33,7 @@ from gramless.streaming.learners.training_pass import (
     CollectingPass,
     FinishedPass,
     LearningPass,
+    OnePassModel,
     RowFormat,
     TrainingPass,
 )
@@ -59,11 +60,13 @@ def run_pass(
     random_state: Any = None,
     callbacks: Callbacks = Callbacks(),  # noqa: B008 (frozen)
     show: Callable[[Any], Any] | None = None,
+    previous: OnePassModel | None = None,
 ) -> LearningPass | FinishedPass:
     """Learn from all rows of a stream: in one pass, in the passes of conjugate gradients, or in the epochs of the learner.
 
     A `Checkpoint` among the callbacks saves the pass, and a pass with a saved file is resumed. Callback functions receive
-    `show(pass)`, such as a fitted estimator, after each epoch, and stop the pass by returning True.
+    `show(pass)`, such as a fitted estimator, after each epoch, and stop the pass by returning True. Conjugate gradients
+    start from the coefficients of a `previous` model with the same landmarks.
     """
     _, learner, options = settings
     learner.check()
@@ -77,7 +80,17 @@ def run_pass(
     file = _checkpoint_file(stream, settings, targets, random_state, callbacks)
     if plan.solver == "cg":
         saved_state = None if file is None else file.file
-        return fit_by_passes(collecting, stream, settings, plan, rng, callbacks=callbacks, checkpoint=saved_state, show=show)
+        return fit_by_passes(
+            collecting,
+            stream,
+            settings,
+            plan,
+            rng,
+            callbacks=callbacks,
+            checkpoint=saved_state,
+            show=show,
+            previous=previous,
+        )
     saved = None if file is None else file.load()
     if saved is None:
         learning = collecting.choose_features_from(stream, settings, rng)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gramless._core.device import precision_of, storage_of
-from gramless._core.memory import MemoryEstimate, parse_budget
+from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.threads import blas_threads
 from gramless.approximation.features import FeatureMap
 from gramless.kernels import as_kernel
@@ -131,25 +131,21 @@ def _cheaper_plan(settings: PassSettings, size: PassSize, in_memory: bool, tunin
         # One multiplication in float64 takes as long as four in the compiled loops of float32 kernels.
         value = (size.d + tuning.kernel_value_cpu) * size.dtype.itemsize / 16 + tuning.products_of_value * (size.k + 1)
     cg = tuning.planned_passes * float(size.n) * m * value + float(m) ** 3 / 2
-    plans: dict[str, BatchPlan] = {}
-    errors: list[MemoryError] = []
-    for name, make in (
-        ("sums", lambda: _plan_sums(settings, size, tuning)),
-        ("cg", lambda: _plan_cg(settings, size, in_memory, tuning)),
-    ):
-        try:
-            plans[name] = make()
-        except MemoryError as error:
-            errors.append(error)
-    if not plans:
-        raise errors[0]
-    if len(plans) == 1:
-        (plan,) = plans.values()
-        other = "conjugate gradients" if plan.solver == "sums" else "the sums of the normal equations"
-        return replace(plan, reason=f"{other} do not fit the memory budget")
-    chosen = plans["cg" if tuning.smallest_saving * cg < sums else "sums"]
-    counted = f"{sums:.1e} multiplications for sums, {cg:.1e} for conjugate gradients in {tuning.planned_passes} passes"
-    return replace(chosen, reason=counted)
+    try:
+        by_passes = _plan_cg(settings, size, in_memory, tuning)
+    except MemoryError as error:
+        return replace(_plan_sums(settings, size, tuning), reason=f"conjugate gradients exceed the memory budget: {error}")
+    try:
+        by_sums = _plan_sums(settings, size, tuning)
+    except MemoryError as error:
+        return replace(by_passes, reason=f"the sums of the normal equations exceed the memory budget: {error}")
+    faster = tuning.smallest_saving * cg < sums
+    reason = (
+        f"sums need {sums:.1e} multiplications and {format_bytes(by_sums.memory.nbytes)}, conjugate gradients {cg:.1e} in "
+        f"{tuning.planned_passes} passes and {format_bytes(by_passes.memory.nbytes)}; these are chosen if they need less "
+        f"than 1/{tuning.smallest_saving:g} of the multiplications"
+    )
+    return replace(by_passes if faster else by_sums, reason=reason)
 
 
 def _plan_sums(settings: PassSettings, size: PassSize, tuning: StreamingTuning) -> BatchPlan:
