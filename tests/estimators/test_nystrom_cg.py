@@ -132,6 +132,22 @@ def test_a_missing_value_in_a_late_row_names_the_row(rows):
     np.testing.assert_array_equal(model.predict(X), before)
 
 
+@pytest.mark.parametrize("rows_left", [0, 1700])
+def test_a_stream_with_fewer_rows_in_a_later_pass_raises(rows, rows_left):
+    X, values, _ = rows
+    passes = []
+
+    def shrinking():
+        passes.append(1)
+        end = len(X) if len(passes) < 6 else rows_left
+        return batches_of(X[:end], values[:end])
+
+    model = NystromLSSVR(solver=TIGHT, **SETTINGS)
+    with pytest.raises(ValueError, match=f"has {rows_left} rows in one pass and had 2000 in the first"):
+        model.fit(shrinking)
+    assert model.pass_ is None
+
+
 def test_labels_that_appear_late(rows):
     X, values, y = rows
     order = np.argsort(values)
