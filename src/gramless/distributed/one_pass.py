@@ -47,7 +47,7 @@ class LearnedPiece(NamedTuple):
     rows_seen: int
 
 
-UNSUPPORTED = {"callback", "device", "epochs", "forgetting_factor", "memory_budget", "optimizer"}
+UNSUPPORTED = {"callback", "device", "epochs", "forgetting_factor", "memory_budget", "optimizer", "warm_start"}
 
 
 def check_one_pass(estimator: OnePassEstimator) -> None:
