@@ -258,6 +258,22 @@ def test_a_killed_fit_resumes(rows, tmp_path):
     assert not (tmp_path / "fit.npz").exists()
 
 
+def test_an_interrupted_fit_leaves_the_earlier_model_and_a_callback_a_new_one(rows):
+    X, values, _ = rows
+    model = NystromLSSVR(solver="cg", **SETTINGS).fit(X, values)
+    before, seen = model.predict(X), []
+
+    def interrupt(fitted, record):
+        seen.append(fitted.score(X, values))
+        if record["n_iter"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(callback=interrupt, C=10.0).fit(X, -values)
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert len(seen) == 3
+
+
 def test_saved_and_loaded(rows, tmp_path):
     X, _, y = rows
     model = NystromLSSVC(solver="cg", **SETTINGS).fit(X, y)

@@ -27,7 +27,7 @@ from gramless.callbacks import Callbacks
 from gramless.streaming.learners.base import LearnerState
 from gramless.streaming.learners.conjugate_gradients import PassRows, solve_by_passes, unwhitened_map
 from gramless.streaming.learners.gradient import ALL_FEATURES
-from gramless.streaming.learners.planning import BatchPlan, PassSettings, plan_pass
+from gramless.streaming.learners.planning import BatchPlan, PassSettings, PassSize, plan_pass
 from gramless.streaming.learners.training_pass import (
     CollectingPass,
     FinishedPass,
@@ -220,16 +220,9 @@ def _checkpoint_file(
 def _plan(
     format: RowFormat, targets: Targets, stream: Stream, settings: PassSettings, *, only_once: bool = False
 ) -> BatchPlan:
-    return plan_pass(
-        settings,
-        n_rows=stream.n_rows,
-        n_columns=format.n_columns,
-        n_targets=max(1, targets.n_columns),
-        dtype=format.dtype,
-        device=format.device,
-        repeatable=stream.repeatable and not only_once,
-        in_memory=stream.indexable,
-    )
+    size = PassSize(stream.n_rows, format.n_columns, max(1, targets.n_columns), np.dtype(format.dtype), format.device)
+    repeatable = stream.repeatable and not only_once
+    return plan_pass(settings, size, repeatable=repeatable, in_memory=stream.indexable)
 
 
 def _epoch(
