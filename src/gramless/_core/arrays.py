@@ -287,6 +287,14 @@ def zeros(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
     return out
 
 
+def copied(x: Array, out: Array | None) -> Array:
+    """Return a copy of `x`, in `out` if given."""
+    if out is None:
+        return x + 0
+    out[...] = x
+    return out
+
+
 def take_rows(x: Array, idx: Any) -> Array:
     """Return rows of `x`; `idx` is a slice or a NumPy integer array."""
     if isinstance(idx, slice):

@@ -29,8 +29,7 @@ from gramless._core.validation import check_positive, check_square, check_X, wor
 from gramless.callbacks import read_callbacks, read_functions
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, has_probabilities, probabilities_by_method
 from gramless.inference.selection import Selection, select_model
-from gramless.kernels import Kernel, as_kernel, kernel_candidates
-from gramless.kernels.tags import set_input_tags
+from gramless.kernels import Kernel, as_kernel, kernel_candidates, set_input_tags
 from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, fit_expansion, warn_of_rounding
 from gramless.linalg.operators import expand
 from gramless.linalg.tuning import TUNING

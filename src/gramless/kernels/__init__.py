@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from gramless._core.validation import check_choice
 from gramless.kernels.base import Callable_, Columns, Kernel, Power, Product, Scaled, ScaledColumns, Sum
 from gramless.kernels.dot import Cosine, Linear, Polynomial, Sigmoid
-from gramless.kernels.equality import Equality
 from gramless.kernels.histogram import Chi2, ExpChi2, Intersection
 from gramless.kernels.invariant import Invariant, Reflected
-from gramless.kernels.matern import Exponential, Matern32, Matern52
 from gramless.kernels.precomputed import Precomputed
-from gramless.kernels.stationary import RBF, Laplacian
+from gramless.kernels.stationary import RBF, Equality, Exponential, Laplacian, Matern32, Matern52
 
 KERNELS: dict[str, type[Kernel]] = {
     "linear": Linear,
@@ -97,9 +96,7 @@ def as_kernel(kernel: str | Kernel | Callable[[Any, Any], Any], **settings: Any)
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str):
-        if kernel not in KERNELS:
-            raise ValueError(f"unknown kernel {kernel!r}; known: {', '.join(map(repr, sorted(KERNELS)))}")
-        cls = KERNELS[kernel]
+        cls = KERNELS[check_choice("kernel", kernel, KERNELS)]
         known = cls._get_param_names()
         return cls(**{name: value for name, value in settings.items() if name in known})
     if callable(kernel):
@@ -115,7 +112,8 @@ def kernel_from_parameters(parameters: Mapping[str, Any]) -> Kernel:
 
 def kernel_candidates(parameters: Mapping[str, Any]) -> list[tuple[dict[str, Any], Kernel]]:
     """Return every kernel that parameters with lists of values specify, with the values that were selected for it."""
-    lists = {name: parameters[name] for name in ("kernel", "gamma", "degree", "coef0") if _is_list(parameters[name])}
+    names = ("kernel", "gamma", "degree", "coef0")
+    lists = {name: parameters[name] for name in names if isinstance(parameters[name], list | tuple | np.ndarray)}
     found: list[tuple[dict[str, Any], Kernel]] = []
     for values in product(*lists.values()):
         selected = {"kernel": parameters["kernel"], **dict(zip(lists, values, strict=True))}
@@ -129,5 +127,15 @@ def kernel_candidates(parameters: Mapping[str, Any]) -> list[tuple[dict[str, Any
     return found
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple | np.ndarray)
+def is_pairwise(kernel: Any) -> bool:
+    """Return whether the parameter `kernel` (or one kernel of a list) means that `X` is a matrix of kernel values."""
+    if isinstance(kernel, list | tuple):
+        return any(map(is_pairwise, kernel))
+    return kernel == "precomputed" if isinstance(kernel, str) else isinstance(kernel, Kernel) and not kernel.uses_points
+
+
+def set_input_tags(tags: Any, kernel: Any) -> Any:
+    """Set the tags of an estimator that accepts sparse rows, and kernel values if the kernel is precomputed."""
+    tags.input_tags.pairwise = is_pairwise(kernel)
+    tags.input_tags.sparse = True
+    return tags

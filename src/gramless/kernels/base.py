@@ -11,6 +11,7 @@ kernels are kernels, and so is a kernel on a subset of the features (`Columns`).
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Self
@@ -22,6 +23,7 @@ from sklearn.base import BaseEstimator
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.grid import GridRows
+from gramless._core.threads import slices
 
 
 class Kernel(BaseEstimator):
@@ -62,6 +64,11 @@ class Kernel(BaseEstimator):
     positive_definite = True
     """Whether every Gram matrix is positive semi-definite."""
 
+    @property
+    def temporaries(self) -> int:
+        """Number of temporary blocks of the size of the result that a call allocates."""
+        return 0
+
     def accepts_grid(self, rows: GridRows) -> bool:
         """Return whether the kernel accepts rows stored as bytes.
 
@@ -82,7 +89,7 @@ class Kernel(BaseEstimator):
         raise NotImplementedError
 
     def diag(self, X: Array) -> Array:
-        """Return the values `k(x_i, x_i)`.
+        """Return the values `k(x_i, x_i)`, by default from square blocks of 64 rows, 64 times more values than needed.
 
         Parameters
         ----------
@@ -94,7 +101,9 @@ class Kernel(BaseEstimator):
         array of shape (n,)
             A value for each row.
         """
-        raise NotImplementedError
+        xp, blocks = xa.namespace(X), slices(X.shape[0], 64)
+        diagonal: Array = xp.concat([xp.linalg.diagonal(self(X[rows], X[rows])) for rows in blocks])
+        return diagonal
 
     def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
         """Return the block `K(X[rows], X[columns])`; a precomputed kernel reads it from `X`.
@@ -138,11 +147,6 @@ class Kernel(BaseEstimator):
                 setattr(resolved, name, value.resolve(X, weights))
         return resolved
 
-    @property
-    def temporaries(self) -> int:
-        """Number of temporary blocks of the size of the result that a call allocates."""
-        return 0
-
     def __add__(self, other: Kernel) -> Sum:
         if not isinstance(other, Kernel):
             return NotImplemented
@@ -183,8 +187,12 @@ class CombinedKernel(Kernel):
     permutable = _holds_for_parts("permutable")
 
     @property
-    def _parts(self) -> tuple[Kernel, ...]:
-        raise NotImplementedError
+    def _parts(self) -> list[Kernel]:
+        return [value for value in vars(self).values() if isinstance(value, Kernel)]
+
+    @property
+    def temporaries(self) -> int:
+        return max(part.temporaries for part in self._parts)
 
     def accepts_grid(self, rows: GridRows) -> bool:
         return all(part.accepts_grid(rows) for part in self._parts)
@@ -193,28 +201,22 @@ class CombinedKernel(Kernel):
 class PairKernel(CombinedKernel):
     """Base class of `Sum` and `Product`: two kernels on the same points, combined entry by entry."""
 
+    _combine: Callable[[Array, Array], Array]
+    """In-place operator that combines two blocks of kernel values."""
+
     def __init__(self, left: Kernel, right: Kernel):
         self.left = left
         self.right = right
 
     @property
-    def _parts(self) -> tuple[Kernel, ...]:
-        return self.left, self.right
-
-    @property
-    def _heavier_first(self) -> tuple[Kernel, Kernel]:
+    def _heavier_first(self) -> list[Kernel]:
         """The two kernels; the kernel with more temporaries is first, which minimises the peak memory."""
-        if self.left.temporaries >= self.right.temporaries:
-            return self.left, self.right
-        return self.right, self.left
+        return sorted([self.left, self.right], key=lambda kernel: kernel.temporaries, reverse=True)
 
     @property
     def temporaries(self) -> int:
         first, second = self._heavier_first
         return max(first.temporaries, 1 + second.temporaries)
-
-    def _combine(self, a: Array, b: Array) -> Array:
-        raise NotImplementedError
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Kernel:
         if self.left.uses_points != self.right.uses_points:
@@ -255,9 +257,7 @@ class Sum(PairKernel):
     Sum(left=RBF(gamma=0.5), right=Scaled(kernel=Linear(), scale=2.0))
     """
 
-    def _combine(self, a: Array, b: Array) -> Array:
-        a += b
-        return a
+    _combine = staticmethod(operator.iadd)
 
 
 class Product(PairKernel):
@@ -282,27 +282,13 @@ class Product(PairKernel):
     Product(left=RBF(gamma=0.5), right=Linear())
     """
 
-    def _combine(self, a: Array, b: Array) -> Array:
-        a *= b
-        return a
+    _combine = staticmethod(operator.imul)
 
 
-class WrappedKernel(CombinedKernel):
-    """Base class of kernels that modify one other kernel and share its properties."""
+class EntrywiseKernel(CombinedKernel):
+    """Base class of kernels that are a function of the values of one other kernel."""
 
     kernel: Kernel
-
-    @property
-    def _parts(self) -> tuple[Kernel, ...]:
-        return (self.kernel,)
-
-    @property
-    def temporaries(self) -> int:
-        return self.kernel.temporaries
-
-
-class EntrywiseKernel(WrappedKernel):
-    """Base class of kernels that are a function of the values of one other kernel."""
 
     def _apply(self, values: Array) -> Array:
         """Apply the function in place."""
@@ -318,9 +304,10 @@ class EntrywiseKernel(WrappedKernel):
         return self._apply(self.kernel.block(X, rows, columns, out=out))
 
 
-class ColumnwiseKernel(WrappedKernel):
+class ColumnwiseKernel(CombinedKernel):
     """Base class of kernels that treat columns differently: another kernel of the transformed rows `_transform(X)`."""
 
+    kernel: Kernel
     permutable = False
 
     def accepts_grid(self, rows: GridRows) -> bool:
@@ -480,15 +467,6 @@ class ScaledColumns(ColumnwiseKernel):
         return X * xa.like(scales, X)
 
 
-def diagonal_from_blocks(kernel: Kernel, X: Array) -> Array:
-    """Return the diagonal from square blocks of 64 rows, which evaluates 64 times more values than needed."""
-    n, size = X.shape[0], 64
-    pieces = [kernel(X[i : i + size], X[i : i + size]) for i in range(0, n, size)]
-    xp = xa.namespace(X)
-    diagonal: Array = xp.concat([xp.linalg.diagonal(piece) for piece in pieces])
-    return diagonal
-
-
 class Callable_(Kernel):
     """A kernel `k(x, y)` given as a Python function of two blocks of rows.
 
@@ -513,6 +491,7 @@ class Callable_(Kernel):
 
     accepts_sparse = True
     thread_safe = False
+    temporaries = 2
 
     def __init__(self, function: Callable[[Array, Array], Array]):
         self.function = function
@@ -529,14 +508,4 @@ class Callable_(Kernel):
         block = np.asarray(block, dtype=X.dtype) if xa.is_sparse(X) else xa.like(block, X)
         if not bool(xa.namespace(block).all(xa.namespace(block).isfinite(block))):
             raise ValueError(f"the kernel function {self.function!r} returned values that are not finite (NaN or infinity)")
-        if out is None:
-            return block + 0  # a copy, because callers modify the block in place
-        out[...] = block
-        return out
-
-    def diag(self, X: Array) -> Array:
-        return diagonal_from_blocks(self, X)
-
-    @property
-    def temporaries(self) -> int:
-        return 2
+        return xa.copied(block, out)  # callers modify the block in place

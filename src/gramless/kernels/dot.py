@@ -20,7 +20,24 @@ from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
 
 
-class Linear(Kernel):
+class InnerProductKernel(Kernel):
+    """Base class of functions of the inner product."""
+
+    accepts_sparse = True
+    permutable = True
+
+    def _apply(self, values: Array, X: Array) -> Array:
+        """Apply the function to inner products, in place; the first rows `X` determine a `gamma` such as `"scale"`."""
+        return values
+
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
+        return self._apply(xa.dot(X, Y, out=out), X)
+
+    def diag(self, X: Array) -> Array:
+        return self._apply(xa.square_norms(X), X)
+
+
+class Linear(InnerProductKernel):
     """The linear kernel `<x, y>`.
 
     See Also
@@ -36,20 +53,11 @@ class Linear(Kernel):
            [1.]])
     """
 
-    accepts_sparse = True
-    permutable = True
-
     def accepts_grid(self, rows: GridRows) -> bool:
         return True
 
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return xa.dot(X, Y, out=out)
 
-    def diag(self, X: Array) -> Array:
-        return xa.square_norms(X)
-
-
-class Polynomial(Kernel):
+class Polynomial(InnerProductKernel):
     """The polynomial kernel `(gamma <x, y> + coef0) ** degree`.
 
     Parameters
@@ -75,9 +83,6 @@ class Polynomial(Kernel):
            [4.]])
     """
 
-    accepts_sparse = True
-    permutable = True
-
     def __init__(self, degree: int = 3, gamma: float | str = "scale", coef0: float = 0.0):
         self.degree = degree
         self.gamma = gamma
@@ -97,7 +102,7 @@ class Polynomial(Kernel):
             raise ValueError(f"coef0 must be at least 0 for a positive semi-definite kernel, got {self.coef0!r}")
         return Polynomial(int(self.degree), resolve_gamma(self.gamma, X, weights), float(self.coef0))
 
-    def _apply(self, values: Array) -> Array:
+    def _apply(self, values: Array, X: Array) -> Array:
         if self.coef0:
             values += self.coef0
         return xa.integer_power_(values, int(self.degree))
@@ -108,13 +113,13 @@ class Polynomial(Kernel):
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         gamma = resolve_gamma(self.gamma, X)
-        return self._apply(xa.dot(self._scaled(X, gamma), self._scaled(Y, gamma), out=out))
+        return self._apply(xa.dot(self._scaled(X, gamma), self._scaled(Y, gamma), out=out), X)
 
     def diag(self, X: Array) -> Array:
-        return self._apply(xa.square_norms(self._scaled(X, resolve_gamma(self.gamma, X))))
+        return self._apply(xa.square_norms(self._scaled(X, resolve_gamma(self.gamma, X))), X)
 
 
-class Cosine(Kernel):
+class Cosine(InnerProductKernel):
     """The cosine kernel `<x, y> / (||x|| ||y||)`; zero for a row of zeros.
 
     See Also
@@ -130,9 +135,6 @@ class Cosine(Kernel):
            [0. ]])
     """
 
-    accepts_sparse = True
-    permutable = True
-
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         block = xa.dot(X, Y, out=out)
         block *= _inverse_norms(X)[:, None]
@@ -144,7 +146,7 @@ class Cosine(Kernel):
         return squares * _inverse_norms(X) ** 2
 
 
-class Sigmoid(Kernel):
+class Sigmoid(InnerProductKernel):
     """The sigmoid kernel `tanh(gamma <x, y> + coef0)`, which is not positive semi-definite.
 
     A support vector machine converges to a point at which no pair of multipliers can be improved; methods that factor the
@@ -170,8 +172,6 @@ class Sigmoid(Kernel):
            [0.4621]])
     """
 
-    accepts_sparse = True
-    permutable = True
     positive_definite = False
 
     def __init__(self, gamma: float | str = "scale", coef0: float = 0.0):
@@ -187,12 +187,6 @@ class Sigmoid(Kernel):
         values *= resolve_gamma(self.gamma, X)
         values += self.coef0
         return xa.tanh_(values)
-
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return self._apply(xa.dot(X, Y, out=out), X)
-
-    def diag(self, X: Array) -> Array:
-        return self._apply(xa.square_norms(X), X)
 
 
 def _inverse_norms(X: Array) -> Array:

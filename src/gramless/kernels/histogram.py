@@ -13,8 +13,6 @@ Reference: Vedaldi and Zisserman (2012), Efficient additive kernels via explicit
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gramless._core import arrays as xa
@@ -27,19 +25,13 @@ class HistogramKernel(Kernel):
     """Base class of the histogram kernels: the input check and the sum over bins."""
 
     permutable = True
-    non_negative = True
-    """Whether the kernel is defined for non-negative features only."""
-
     _loop = ""
-
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return self._sum_over_bins(X, Y, out)
 
     def diag(self, X: Array) -> Array:
         sums: Array = xa.namespace(X).sum(X, axis=1)
         return sums
 
-    def _sum_over_bins(self, X: Array, Y: Array, out: Array | None = None) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         xa.check_same_columns(X, Y)
         for part in (X, Y):
             if part.shape[0] and part.shape[1] and float(part.min()) < 0:
@@ -107,10 +99,8 @@ class ExpChi2(UnitDiagonalKernel, HistogramKernel):
 
     _loop = "chi_square"
 
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        block = self._sum_over_bins(X, Y, out)
-        block *= -self._number(X)
-        return xa.exp_(block)
+    def _distances(self, X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
+        return HistogramKernel.__call__(self, X, Y, out)
 
 
 class Intersection(HistogramKernel):
@@ -135,18 +125,17 @@ class Intersection(HistogramKernel):
     _loop = "intersection"
 
 
-def _by_feature(loop: str, X: Any, Y: Any, out: Any) -> Array:
+def _by_feature(loop: str, X: Array, Y: Array, out: Array | None) -> Array:
     """Return the sums on a torch device by one `(n, m)` update for each feature, without an (n, m, d) temporary."""
-    import torch
-
-    total: Array = torch.zeros((X.shape[0], Y.shape[0]), dtype=X.dtype, device=X.device) if out is None else out.zero_()
-    tiny = torch.finfo(X.dtype).tiny
+    total = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
+    total[...] = 0
+    tiny = float(np.finfo(xa.numpy_dtype(X)).tiny)
     for k in range(X.shape[1]):
         x, y = X[:, k, None], Y[None, :, k]
         if loop == "intersection":
-            total += torch.minimum(x, y)
+            total += xa.namespace(X).minimum(x, y)
         elif loop == "harmonic":
-            total += 2 * x * y / (x + y).clamp_(min=tiny)
+            total += 2 * x * y / xa.clip_below_(x + y, tiny)
         else:
-            total += (x - y) ** 2 / (x + y).clamp_(min=tiny)
+            total += (x - y) ** 2 / xa.clip_below_(x + y, tiny)
     return total

@@ -18,8 +18,8 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless.kernels.base import ColumnwiseKernel, Kernel, diagonal_from_blocks
-from gramless.kernels.dot import Linear, Polynomial
+from gramless.kernels.base import ColumnwiseKernel, Kernel
+from gramless.kernels.dot import InnerProductKernel, Linear, Polynomial
 
 
 class Invariant(ColumnwiseKernel):
@@ -67,8 +67,8 @@ class Invariant(ColumnwiseKernel):
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Invariant:
         if not self.kernel.uses_points:
             raise ValueError("a precomputed kernel has no columns to transform")
-        views = self._columns(X.shape[1])
-        return Invariant(self.kernel.resolve(self._view(X, views[0]), weights), views)
+        columns = self._columns(X.shape[1])
+        return Invariant(self.kernel.resolve(X[:, xa.indices(columns[0], X)], weights), columns)
 
     def _columns(self, d: int) -> np.ndarray:
         columns = np.asarray(self.transforms)
@@ -78,22 +78,16 @@ class Invariant(ColumnwiseKernel):
             raise ValueError(f"transforms has column numbers from {columns.min()} to {columns.max()}, and X has {d} columns")
         return columns
 
-    def _view(self, X: Array, columns: np.ndarray) -> Array:
-        return X[:, xa.indices(columns, X)]
-
-    def _left(self, columns: np.ndarray) -> np.ndarray:
-        """Return the transforms of the first argument: one if averaging over the second suffices."""
-        return columns[:1] if self.kernel.permutable and is_group(columns) else columns
-
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         columns = self._columns(X.shape[1])
-        left = self._left(columns)
+        # Averaging over the second argument suffices for a group.
+        left = columns[:1] if self.kernel.permutable and is_group(columns) else columns
         out = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
         block = None
         for i, of_x in enumerate(left):
-            part = self._view(X, of_x)
+            part = X[:, xa.indices(of_x, X)]
             for j, of_y in enumerate(columns):
-                other = self._view(Y, of_y)
+                other = Y[:, xa.indices(of_y, Y)]
                 if i == j == 0:
                     self.kernel(part, other, out=out)
                 else:
@@ -102,8 +96,7 @@ class Invariant(ColumnwiseKernel):
         out *= 1 / (len(left) * len(columns))
         return out
 
-    def diag(self, X: Array) -> Array:
-        return diagonal_from_blocks(self, X)
+    diag = Kernel.diag
 
 
 class Reflected(ColumnwiseKernel):
@@ -130,8 +123,8 @@ class Reflected(ColumnwiseKernel):
 
     accepts_sparse = False
 
-    def __init__(self, kernel: Kernel, n_odd: int = 1):
-        self.kernel = kernel
+    def __init__(self, kernel: InnerProductKernel, n_odd: int = 1):
+        self.kernel: InnerProductKernel = kernel
         self.n_odd = n_odd
 
     @property
@@ -157,7 +150,8 @@ class Reflected(ColumnwiseKernel):
         opposite *= -2
         opposite += same  # e - o
         for values in (same, opposite):
-            self._apply(values, scale)
+            values *= scale
+            self.kernel._apply(values, X)
         same += opposite
         same *= 0.5
         return same
@@ -166,16 +160,7 @@ class Reflected(ColumnwiseKernel):
         even = X.shape[1] - int(self.n_odd)
         e, o = xa.square_norms(X[:, :even]), xa.square_norms(X[:, even:])
         scale = getattr(self.kernel, "gamma", 1.0)
-        return (self._apply(e + o, scale) + self._apply(e - o, scale)) / 2
-
-    def _apply(self, values: Array, scale: float) -> Array:
-        """Apply the kernel as a function of inner products, in place."""
-        if isinstance(self.kernel, Linear):
-            return values
-        values *= scale
-        if self.kernel.coef0:
-            values += self.kernel.coef0
-        return xa.integer_power_(values, int(self.kernel.degree))
+        return (self.kernel._apply((e + o) * scale, X) + self.kernel._apply((e - o) * scale, X)) / 2
 
 
 def is_group(columns: np.ndarray) -> bool:

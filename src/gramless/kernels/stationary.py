@@ -1,19 +1,31 @@
 """Kernels of the distance between two points.
 
-    RBF        exp(-gamma ||x - y||_2^2)
-    Laplacian  exp(-gamma ||x - y||_1), or exp(-gamma ||x - y||_2) with norm="l2"
+    RBF          exp(-gamma ||x - y||_2^2)
+    Laplacian    exp(-gamma ||x - y||_1), or exp(-gamma ||x - y||_2) with norm="l2"
+    Equality     exp(-gamma #{k : x_k != y_k})
+    Exponential  exp(-gamma r)                                   r = ||x - y||_2, Matern with nu = 1/2
+    Matern32     (1 + t) exp(-t),           t = sqrt(3) gamma r                              nu = 3/2
+    Matern52     (1 + t + t^2 / 3) exp(-t), t = sqrt(5) gamma r                              nu = 5/2
 
 Euclidean distances come from one matrix product, `||x||^2 + ||y||^2 - 2 <x, y>`: O(n m d) time, no temporary block. The
 formula loses all digits if the data is far from the origin; since the kernels are translation invariant, such data is
 shifted first. City-block distances are computed by SciPy or, in large blocks, by compiled loops
-(`gramless._core.compiled.register_tiles`), O(n m d). The Matern family is in `gramless.kernels.matern`.
+(`gramless._core.compiled.register_tiles`), O(n m d). In the Matern family `gamma` is the inverse length scale: it multiplies
+the distance, not its square.
+
+`Equality` is for categories, coded as any numbers. It is a product over the columns of a constant plus the indicator of
+equal levels, `exp(-gamma) + (1 - exp(-gamma)) [x_k = y_k]`, hence positive definite, and equals `Laplacian(gamma / 2)` on
+one-hot encoded columns.
+
+References: Matern, "Spatial Variation", 1960; Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006;
+Hutter, Xu, Hoos and Leyton-Brown, "Algorithm runtime prediction: Methods and evaluation", 2014.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
@@ -26,7 +38,7 @@ from gramless._core.threads import slices
 from gramless._core.validation import warn_caller
 from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
-from gramless.kernels.tuning import TUNING, KernelTuning
+from gramless.kernels.tuning import TUNING
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -35,23 +47,23 @@ def without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
     """Subtract the mean of `Y` from both arguments if the mean is far from the origin; distances do not change."""
     if xa.is_sparse(X) or xa.is_sparse(Y) or xa.is_grid(X) or xa.is_grid(Y) or 0 in (*X.shape, *Y.shape):
         return X, Y
-    centre, far = _offset(Y)
-    return (X - centre, Y - centre) if far else (X, Y)
+    centre = _offset(Y)
+    return (X, Y) if centre is None else (X - centre, Y - centre)
 
 
 def offset_to_remove(Y: np.ndarray) -> np.ndarray:
     """Return the vector that `without_offset` subtracts; zeros if the points are not shifted."""
-    centre, far = _offset(Y)
-    return xa.cast_numpy(centre).astype(Y.dtype) if far else np.zeros(Y.shape[1], Y.dtype)
+    centre = _offset(Y)
+    return np.zeros(Y.shape[1], Y.dtype) if centre is None else xa.cast_numpy(centre).astype(Y.dtype)
 
 
-def _offset(Y: Array) -> tuple[Array, bool]:
-    """Return the mean of the first rows, and whether it is far from the origin in units of their spread."""
+def _offset(Y: Array) -> Array | None:
+    """Return the mean of the first rows if it is far from the origin in units of their spread, else None."""
     xp = xa.namespace(Y)
     sample = Y[: TUNING.offset_rows]
-    centre = xp.mean(sample, axis=0)
+    centre: Array = xp.mean(sample, axis=0)
     spread = float(xp.mean(xa.square_norms(sample - centre)))
-    return centre, float(xp.sum(centre * centre)) > TUNING.offset_ratio * spread
+    return centre if float(xp.sum(centre * centre)) > TUNING.offset_ratio * spread else None
 
 
 def euclidean_distances(X: Array, Y: Array, out: Array | None = None) -> Array:
@@ -80,17 +92,17 @@ def euclidean_distances(X: Array, Y: Array, out: Array | None = None) -> Array:
     return xa.sqrt_(block)
 
 
-def _warn_of_rounding(gamma: float, X: Array, tuning: KernelTuning = TUNING) -> None:
+def _warn_of_rounding(gamma: float, X: Array) -> None:
     """Warn if rounding errors of squared distances, `eps (||x||^2 + ||y||^2)`, change `exp(-gamma ||x - y||^2)`."""
     dtype = xa.numpy_dtype(X)
     if xa.is_grid(X) or 0 in X.shape or dtype not in _FLOATS:
         return
-    centre, far = (None, False) if xa.is_sparse(X) else _offset(X)
-    rows = slices(int(X.shape[0]), max(1, tuning.variance_values // int(X.shape[1])))
+    centre = None if xa.is_sparse(X) else _offset(X)
+    rows = slices(int(X.shape[0]), max(1, TUNING.variance_values // int(X.shape[1])))
     with np.errstate(over="ignore"):
-        largest = max(float(xa.square_norms(X[part] - centre if far else X[part]).max()) for part in rows)
+        largest = max(float(xa.square_norms(X[part] if centre is None else X[part] - centre).max()) for part in rows)
     error = 2 * gamma * float(np.finfo(dtype).eps) * largest
-    if error > tuning.largest_rounding:
+    if error > TUNING.largest_rounding:
         warn_caller(
             f"rounding errors of {dtype} distances multiply values of the RBF kernel with gamma={gamma:.3g} by up to "
             f"exp({error:.2g}): lower gamma, scale the features" + (", or use float64" if dtype == np.float32 else ""),
@@ -99,7 +111,9 @@ def _warn_of_rounding(gamma: float, X: Array, tuning: KernelTuning = TUNING) -> 
 
 
 class UnitDiagonalKernel(Kernel):
-    """Base class of kernels with `k(x, x) = 1` and the parameter `gamma`."""
+    """Base class of the kernels `f(t)` with `t = factor * gamma * distance` and `f(0) = 1`; by default `f(t) = exp(-t)`."""
+
+    factor = 1.0
 
     def __init__(self, gamma: float | str = "scale"):
         self.gamma = gamma
@@ -112,6 +126,20 @@ class UnitDiagonalKernel(Kernel):
     def _number(self, X: Array, weights: np.ndarray | None = None) -> float:
         """Return `gamma` as a number."""
         return resolve_gamma(self.gamma, X, weights)
+
+    def _distances(self, X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
+        """Return the block of distances, by compiled code if it has at least `compiled_values` values."""
+        return euclidean_distances(X, Y, out)
+
+    def _apply(self, block: Array) -> Array:
+        """Return the kernel values `f(t)` of a block that contains `-t`; the block may be overwritten."""
+        return xa.exp_(block)
+
+    def __call__(self, X: Array, Y: Array, out: Array | None = None, compiled_values: int | None = None) -> Array:
+        compiled_values = TUNING.compiled_values if compiled_values is None else compiled_values
+        block = self._distances(X, Y, out, compiled_values)
+        block *= -self.factor * self._number(X)
+        return self._apply(block)
 
     def diag(self, X: Array) -> Array:
         if xa.is_sparse(X) or xa.is_grid(X):
@@ -149,13 +177,11 @@ class RBF(UnitDiagonalKernel):
         return resolved
 
     def accepts_grid(self, rows: GridRows) -> bool:
-        return not _offset(rows[: TUNING.offset_rows].astype(rows.dtype))[1]
+        return _offset(rows[: TUNING.offset_rows].astype(rows.dtype)) is None
 
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return self._values(X, Y, out, TUNING.compiled_values)
-
-    def _values(self, X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
+    def __call__(self, X: Array, Y: Array, out: Array | None = None, compiled_values: int | None = None) -> Array:
         """Return the kernel block, by compiled code if it has at least `compiled_values` values."""
+        compiled_values = TUNING.compiled_values if compiled_values is None else compiled_values
         gamma = resolve_gamma(self.gamma, X)
         if isinstance(X, np.ndarray) and isinstance(Y, np.ndarray) and X.size * Y.shape[0] <= TUNING.few_differences:
             difference = (X[:, None, :] - Y[None, :, :]) * gamma**0.5
@@ -222,29 +248,155 @@ class Laplacian(UnitDiagonalKernel):
             raise ValueError(f"unknown norm {self.norm!r}; known: 'l1', 'l2'")
         return super().resolve(X, weights)
 
-    def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        return self._values(X, Y, out, TUNING.compiled_values)
+    def _distances(self, X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
+        return euclidean_distances(X, Y, out) if self.norm == "l2" else _city_block(X, Y, out, compiled_values)
 
-    def _values(self, X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
-        """Return the kernel block, by compiled code if it has at least `compiled_values` values."""
-        gamma = resolve_gamma(self.gamma, X)
-        block = euclidean_distances(X, Y, out) if self.norm == "l2" else _city_block(X, Y, out, compiled_values)
-        block *= -gamma
-        return xa.exp_(block)
+
+class MaternKernel(UnitDiagonalKernel):
+    """Base class of the Matern family, whose `gamma` is an inverse length scale."""
+
+    accepts_sparse = True
+
+    def _number(self, X: Array, weights: np.ndarray | None = None) -> float:
+        """Return `gamma` as a number: `"scale"` is `1 / sqrt(n_features * X.var())`, since it multiplies the distance."""
+        value = resolve_gamma(self.gamma, X, weights)
+        return value**0.5 if isinstance(self.gamma, str) else value
+
+
+class Exponential(MaternKernel):
+    """The Matern kernel with nu = 1/2, `exp(-gamma ||x - y||)`, for continuous functions.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto", default="scale"
+        Inverse length scale; `"scale"` is `1 / sqrt(n_features * X.var())` and `"auto"` is `1 / sqrt(n_features)`.
+
+    See Also
+    --------
+    Laplacian : The same function of the city-block distance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Exponential
+    >>> Exponential(gamma=0.5)(np.zeros((1, 2)), np.array([[0.0, 0.0], [0.0, 2.0]])).round(4)
+    array([[1.    , 0.3679]])
+    """
+
+
+class Matern32(MaternKernel):
+    """The Matern kernel with nu = 3/2, `(1 + t) exp(-t)` with `t = sqrt(3) gamma ||x - y||`, for differentiable functions.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto", default="scale"
+        Inverse length scale; `"scale"` is `1 / sqrt(n_features * X.var())` and `"auto"` is `1 / sqrt(n_features)`.
+
+    See Also
+    --------
+    Matern52 : The smoother kernel, for twice differentiable functions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Matern32
+    >>> Matern32(gamma=0.5)(np.zeros((1, 2)), np.array([[0.0, 0.0], [0.0, 2.0]])).round(4)
+    array([[1.    , 0.4834]])
+    """
+
+    temporaries = 1
+    factor = 3**0.5
+
+    def _apply(self, block: Array) -> Array:
+        factor = 1 - block
+        block = xa.exp_(block)
+        block *= factor
+        return block
+
+
+class Matern52(MaternKernel):
+    """The Matern kernel with nu = 5/2, `(1 + t + t^2 / 3) exp(-t)` with `t = sqrt(5) gamma ||x - y||`.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto", default="scale"
+        Inverse length scale; `"scale"` is `1 / sqrt(n_features * X.var())` and `"auto"` is `1 / sqrt(n_features)`.
+
+    See Also
+    --------
+    Matern32 : The rougher kernel, for once differentiable functions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Matern52
+    >>> Matern52(gamma=0.5)(np.zeros((1, 2)), np.array([[0.0, 0.0], [0.0, 2.0]])).round(4)
+    array([[1.   , 0.524]])
+    """
+
+    temporaries = 1
+    factor = 5**0.5
+
+    def _apply(self, block: Array) -> Array:
+        factor = block * (1 / 3)
+        factor -= 1
+        factor *= block
+        factor += 1  # 1 - s + s^2 / 3 with s = -t
+        block = xa.exp_(block)
+        block *= factor
+        return block
+
+
+class Equality(UnitDiagonalKernel):
+    """The kernel `exp(-gamma * n)` of the number `n` of columns that differ, for codes of categories.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto", default="scale"
+        Coefficient of the number of different columns; `"scale"` and `"auto"` are `1 / n_features`.
+
+    See Also
+    --------
+    Columns : Restricts a kernel to a subset of the columns, for tables of numbers and categories.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.kernels import Equality
+    >>> Equality(gamma=0.5)(np.array([[1.0, 7.0]]), np.array([[1.0, 7.0], [1.0, 3.0], [2.0, 3.0]])).round(4)
+    array([[1.    , 0.6065, 0.3679]])
+    """
+
+    def _number(self, X: Array, weights: np.ndarray | None = None) -> float:
+        if self.gamma == "weighted_scale":
+            raise ValueError(f"gamma must be a number, 'scale' or 'auto', got {self.gamma!r}")
+        return resolve_gamma("auto" if self.gamma == "scale" else self.gamma, X)
+
+    def _distances(self, X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
+        out = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
+        if xa.is_torch(X):
+            out[...] = 0
+            for k in range(int(X.shape[1])):
+                out += X[:, k : k + 1] != Y[None, :, k]
+        else:
+            from gramless._core.compiled import register_tiles
+
+            register_tiles.fill(register_tiles.DIFFERING, xa.cast_numpy(X), xa.cast_numpy(Y), xa.cast_numpy(out))
+        return out
 
 
 def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
     """Return `kernel.block(X, rows, columns)`, by compiled code from `compiled_values_if_loaded` values on."""
-    if isinstance(kernel, RBF | Laplacian):
+    if isinstance(kernel, UnitDiagonalKernel):
         x, y = xa.take_rows(X, rows), xa.take_rows(X, columns)
-        return kernel._values(x, y, out, TUNING.compiled_values_if_loaded)
+        return kernel(x, y, out, TUNING.compiled_values_if_loaded)
     return kernel.block(X, rows, columns, out=out)
 
 
 def values_at_points(kernel: Kernel, X: Array, Y: Array, out: Array, n_points: int) -> Array:
     """Return `kernel(X, Y)`, compiled only if the model has many points: values do not depend on the batches of X."""
-    if isinstance(kernel, RBF | Laplacian):
-        return kernel._values(X, Y, out, 0 if n_points >= TUNING.compiled_points else sys.maxsize)
+    if isinstance(kernel, UnitDiagonalKernel):
+        return kernel(X, Y, out, 0 if n_points >= TUNING.compiled_points else sys.maxsize)
     return kernel(X, Y, out=out)
 
 
@@ -266,13 +418,8 @@ def can_use_register_tiles(X: Array, Y: Array, n_values: int, compiled_values: i
 def _city_block(X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
     """Return the block of city-block distances."""
     if xa.is_torch(X):
-        import torch
-
-        block: Array = torch.cdist(X, cast(torch.Tensor, Y), p=1.0)
-        if out is None:
-            return block
-        out[...] = block
-        return out
+        block: Array = xa.import_torch().cdist(X, Y, p=1.0)
+        return block if out is None else xa.copied(block, out)
     if xa.is_sparse(X) or xa.is_sparse(Y):
         from gramless._core import sparse
 

@@ -29,8 +29,7 @@ from gramless._core.arrays import Array
 from gramless._core.device import PRECISIONS
 from gramless.kernels.base import Kernel, Scaled
 from gramless.kernels.dot import Linear, Polynomial
-from gramless.kernels.matern import Exponential, Matern32, Matern52
-from gramless.kernels.stationary import RBF, Laplacian
+from gramless.kernels.stationary import RBF, Exponential, Laplacian, Matern32, Matern52
 
 if TYPE_CHECKING:
     from torch import Tensor
