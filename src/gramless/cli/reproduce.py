@@ -20,9 +20,10 @@ from gramless.cli.display import DownloadBar, RunDisplay
 from gramless.cli.errors import InputError, check_writable
 from gramless.cli.options import ReproduceSettings
 from gramless.papers.datasets import DatasetError, obtain
-from gramless.papers.experiments import CHAPTERS, Results, Spec, claim_named, records_of, run, specs, specs_of_claim
 from gramless.papers.experiments.claims import check_claim
-from gramless.papers.experiments.results import on_one_device
+from gramless.papers.experiments.declarations import CHAPTERS, Spec, claim_named, records_of, specs, specs_of_claim
+from gramless.papers.experiments.results import Results, on_one_device
+from gramless.papers.experiments.runner import run
 from gramless.papers.report import write_report
 from gramless.papers.report.claims import claim_values
 from gramless.papers.report.formatting import (
@@ -150,7 +151,7 @@ def print_verdict(paper: str, name: str, records: Sequence[Mapping[str, Any]], c
     by_experiment = group_by(records, lambda record: (record["paper"], record["experiment"]))
     result = claim_values(check_claim(claim_named(paper, name), paper, by_experiment), paper)
     verdict = result["verdict"] + (f" ({result['count']})" if result["count"] else "")
-    console.print(f"[bold]{escape(result['says'])}[/bold] {escape(result['where'])}", soft_wrap=True)
+    console.print(f"[bold]{escape(result['statement'])}[/bold] {escape(result['where'])}", soft_wrap=True)
     console.print(f"Paper {escape(result['printed'])}; ours {escape(result['ours'])}", soft_wrap=True, highlight=False)
     shown = {"what": "quantity", "ours": "ours", "expected": "expected", "theirs": "reference", "tolerance": "tolerance"}
     table = Table(*shown.values(), "holds", box=SIMPLE, header_style="bold")
