@@ -122,7 +122,7 @@ def run_threads(
             raise
 
 
-def parallel_for(tasks: Sequence[Any], do: Callable[[Any], None], workers: int, *, blas: bool = True) -> None:
+def parallel_for(tasks: Sequence[Any], do: Callable[[Any], object], workers: int, *, blas: bool = True) -> None:
     """Call `do` on every task, assigned round-robin to `workers` threads; after an exception no further task starts."""
     workers = max(1, min(workers, len(tasks)))
     abandoned = Event()

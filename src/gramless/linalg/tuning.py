@@ -61,6 +61,10 @@ class LinalgTuning:
     instructions_per_stored_value: float = 5.0
     """Vector instructions, for each value of 32 bits in a vector, that take as long as storing a kernel value once and
     reading it in ten products: 80 with AVX-512 and 40 with AVX2; measured with 60,000 rows of 8 to 54 features."""
+    exponential_instructions: int = 14
+    """Vector instructions of the exponential in float32; counted."""
+    exponential_instructions_double: int = 21
+    """Vector instructions of the exponential in float64; counted."""
     operations_per_exponential: int = 30
     """Multiplications in a matrix product that take as long as one exponential; measured."""
     min_operations_for_threads: float = 1e7

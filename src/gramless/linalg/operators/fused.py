@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _POLYNOMIAL, _RBF, _EXPONENTIAL, _MATERN32, _MATERN52 = 0, 1, 2, 3, 4
+_KINDS = {RBF: _RBF, Laplacian: _EXPONENTIAL, Exponential: _EXPONENTIAL, Matern32: _MATERN32, Matern52: _MATERN52}
 # Upper bound on the bfloat16 columns of one launch.
 _COLUMNS_AT_A_TIME = 64
 # Number of bfloat16 numbers (8 significant bits each) whose sum is one entry of V.
@@ -79,16 +80,9 @@ def fused_form(kernel: Kernel) -> Form | None:
         return Form(_POLYNOMIAL, 1.0)
     if isinstance(kernel, Polynomial):
         return Form(_POLYNOMIAL, _number(kernel.gamma), float(kernel.coef0), int(kernel.degree))
-    if isinstance(kernel, RBF):
-        return Form(_RBF, _number(kernel.gamma))
-    if isinstance(kernel, Laplacian) and kernel.norm == "l2":
-        return Form(_EXPONENTIAL, _number(kernel.gamma))
-    if isinstance(kernel, Exponential):
-        return Form(_EXPONENTIAL, _number(kernel.gamma))
-    if isinstance(kernel, Matern32):
-        return Form(_MATERN32, 3**0.5 * _number(kernel.gamma))
-    if isinstance(kernel, Matern52):
-        return Form(_MATERN52, 5**0.5 * _number(kernel.gamma))
+    for cls, kind in _KINDS.items():
+        if isinstance(kernel, cls) and getattr(kernel, "norm", "l2") == "l2":
+            return Form(kind, cls.factor * _number(kernel.gamma))
     return None
 
 

@@ -127,7 +127,7 @@ class LandmarkColumns(Protocol):
         """Return `K(X, s) W` for `W` in float64."""
 
 
-class LocalColumns:
+class LocalColumns(TallMatrix):
     """The columns `K(X, s)` in this process; with `store` they are kept, else recomputed at each use.
 
     A `fused` product of `X` computes columns that are not stored from its rounded points.
@@ -136,23 +136,22 @@ class LocalColumns:
     def __init__(
         self, X: Array, kernel: Kernel, landmarks: np.ndarray, *, store: bool = True, fused: FusedProduct | None = None
     ):
-        self.shape = (X.shape[0], len(landmarks))
         self.landmarks = landmarks
         self.dtype = xa.numpy_dtype(X.data if xa.is_sparse(X) else X)
         self._X, self._kernel = X, kernel
         self._fused = None if store or fused is None else (fused, fused.of(landmarks))
         self.sums = np.dtype(np.float64) if self._fused is None else self.dtype
-        self._points = self._rows(landmarks)
-        self._tall = TallMatrix(self.shape, self._block, store=store)
+        self._points = self._rounded(landmarks)
+        super().__init__((X.shape[0], len(landmarks)), self._values, store=store)
 
-    def _rows(self, rows: Any) -> Array:
+    def _rounded(self, rows: Any) -> Array:
         """Return points in the precision of the matrix: rounded if its products are fused."""
         if self._fused is None:
             return xa.take_rows(self._X, rows)
         part = self._fused[0].operand.take(rows)
         return part.points(slice(0, part.n))
 
-    def _block(self, rows: slice) -> Array:
+    def _values(self, rows: slice) -> Array:
         if self._fused is not None:
             everything, landmarks = self._fused
             return landmarks.block(everything.operand.take(rows))
@@ -174,21 +173,18 @@ class LocalColumns:
     def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
         if not self._kernel.uses_points:
             return self._looked_up(rows), xa.astype(xa.take_rows(self._kernel.diag(self._X), rows), np.float64)
-        part = xa.astype(self._rows(rows), np.float64)
+        part = xa.astype(self._rounded(rows), np.float64)
         return self._kernel(part, xa.astype(self._points, np.float64)), self._kernel.diag(part)
-
-    def add_gram_(self, S: Array, weights: Array) -> Array:
-        return self._tall.add_gram_(S, weights)
 
     def transposed_times(self, V: Array) -> Array:
         if self._fused is None:
-            return self._tall.transposed_times(V)
+            return super().transposed_times(V)
         everything, landmarks = self._fused
         return xa.astype(everything(landmarks.operand, V), np.float64)
 
     def times(self, W: Array) -> Array:
         if self._fused is None:
-            return self._tall.times(W)
+            return super().times(W)
         everything, landmarks = self._fused
         # Rounding of one of the n entries of a vector spreads over all eigenvectors. Rounding of one of the m entries of W
         # would be multiplied with the leading eigenvalues, so W stays in float64.
