@@ -30,8 +30,7 @@ from scipy.fft import rfft
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import StrOptions
 
-from gramless._core.constraints import POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE_INTEGER, link_documentation
 from gramless.images.filters import centre_and_normalise
 from gramless.images.transformer import ImageTransformer
 

@@ -25,8 +25,7 @@ from scipy.ndimage import gaussian_filter, median_filter
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils._param_validation import Interval
 
-from gramless._core.constraints import POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE_INTEGER, link_documentation
 from gramless.images.transformer import ImageTransformer
 
 

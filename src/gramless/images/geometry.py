@@ -22,8 +22,7 @@ from scipy.sparse import csr_array
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from gramless._core.constraints import POSITIVE
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE, link_documentation
 from gramless.images.transformer import ImageTransformer
 
 # Lines whose sum is at least this fraction of the largest one belong to the same stroke.

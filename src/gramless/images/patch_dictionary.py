@@ -30,8 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE_INTEGER, link_documentation
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import Progress, log_progress, throughput_record
 from gramless._core.threads import slices

@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from gramless._core.constraints import POSITIVE_INTEGER
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import POSITIVE_INTEGER, link_documentation
 from gramless._core.threads import slices
 from gramless.images.filters import centre_and_normalise
 from gramless.images.reading import integer_pair

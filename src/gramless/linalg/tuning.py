@@ -89,6 +89,16 @@ class LinalgTuning:
     triangle_rows: int = 256
     """Rows of a triangle that are multiplied together; their corner of the matrix is copied."""
 
+    row_alignment: int = 16
+    """Rows of a block of a bordered matrix start at multiples of this number of entries: 64 bytes in float32, as the matrix
+    units of a GPU require."""
+    largest_relative_jitter: float = 1e-2
+    """Largest jitter, relative to the largest diagonal entry, of a matrix that is positive definite up to rounding."""
+    fused_columns: int = 64
+    """Largest number of bfloat16 columns of the right-hand side in one launch of the fused product."""
+    half_strip_time: float = 0.7
+    """Time of a strip of the fused product with half of the rows, relative to a full strip; both read all points."""
+
     # Normal equations of landmark models.
     normal_block_bytes_cpu: int = 1 << 24
     """Bytes of the kernel values that a thread multiplies from both sides before it computes the next ones; measured."""

@@ -31,6 +31,7 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.targets.columns import split_bias
+from gramless.linalg.tuning import TUNING
 
 CAPABILITIES = frozenset({"spd", "rows", "dense", "rows_times", "diagonal_block", "ridge"})
 
@@ -107,10 +108,6 @@ class DenseOperator(Operator):
         return (self.A if dtype is None else xa.astype(self.A, dtype)) + 0
 
 
-# Rows of a block start at multiples of 64 bytes (in float32), as the matrix units of a GPU require.
-_ALIGNMENT = 16
-
-
 class BorderedOperator(Operator):
     """The matrix `A`, ridge included, with a border of ones."""
 
@@ -132,7 +129,7 @@ class BorderedOperator(Operator):
         """Return the rows `idx`; row `n` is the border."""
         idx, n = np.asarray(idx), self.inner.shape[0]
         if out is None:
-            width = n + 1 + (-(n + 1)) % _ALIGNMENT
+            width = n + 1 + (-(n + 1)) % TUNING.row_alignment
             out = xa.empty((len(idx), width), self.inner.diag())[:, : n + 1]
         # The border has no kernel values; row 0 is a placeholder until the ones are written.
         self.inner.rows(np.where(idx == n, 0, idx), out=out[:, :n])

@@ -108,7 +108,7 @@ def expand_groups(
         gamma = resolve_gamma(kernel.gamma, X)
         packed = PackedGaussian(gamma, xa.cast_numpy(points), xa.to_numpy(coef), bounds, into)
         sums = np.zeros((X.shape[0], n_columns))
-        # The same number of tasks of equal size for each thread.
+        # Each thread gets the same number of tasks, all of the same size.
         workers = workers_for(kernel, X) if operations >= TUNING.min_operations_for_threads else 1
         tasks = slices(X.shape[0], -(-X.shape[0] // (workers * -(-X.shape[0] // (workers * CPU_TILE)))))
         parallel_for(tasks, lambda rows: packed.add(xa.cast_numpy(X[rows]), sums[rows]), workers, blas=False)
@@ -167,7 +167,7 @@ class PackedGaussian:
         self._coef = self._tiles.columns(np.ascontiguousarray(coef, dtype), bounds, self._points[-1], lanes)
 
     def add(self, X: np.ndarray, out: np.ndarray) -> None:
-        """Add the expansions at rows, in the dtype of the points, to `out`; runs in the calling thread."""
+        """Add the expansions at the rows `X`, in the dtype of the points, to `out`, in the calling thread."""
         xa.check_same_columns(X, self._points[0])
         if out.shape[0] != len(X) or self._into.min(initial=0) < 0 or self._into.max(initial=-1) >= out.shape[1]:
             raise ValueError(f"the scores of {len(X)} rows cannot be written to an array of shape {out.shape}")

@@ -6,8 +6,8 @@ A product computes each tile on and below the diagonal once and uses a tile `T` 
 
 so a streamed product costs `n^2 d` operations instead of `2 n^2 d`, and a cached matrix `n^2 / 2` numbers instead of `n^2`.
 Uncached Gaussian values of dense rows are recomputed in registers (`SymmetricGaussian`). With `cache=True` each tile is
-computed at its first use and kept. NumPy tiles share one allocation, for which the system
-provides huge pages: page faults of single tiles of 4 MB would take as long as filling them.
+computed at its first use and stored. NumPy tiles share one allocation, for which the system provides huge pages: page faults
+of single tiles of 4 MB would take as long as filling them.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class TallMatrix:
         """Return the lower triangle of `S + C^T diag(weights) C` for `S` in float64, which may be overwritten."""
         root, in_double = xa.astype(xa.namespace(weights).sqrt(weights), np.float64), _InDouble()
         for rows in self._parts:
-            # The product has the squared condition of C: float32 rounding would exceed S from a million rows on.
+            # In float64: from a million rows on, float32 rounding errors of the sum would exceed the matrix `S`.
             S = xa.add_gram_(S, in_double(self.rows(rows), root[rows]))
         return S
 
@@ -186,6 +186,6 @@ class LocalColumns(TallMatrix):
         if self._fused is None:
             return super().times(W)
         everything, landmarks = self._fused
-        # Rounding of one of the n entries of a vector spreads over all eigenvectors. Rounding of one of the m entries of W
-        # would be multiplied with the leading eigenvalues, so W stays in float64.
+        # The error of one of the n entries of a vector spreads over all eigenvectors, but the error of one of the m entries
+        # of W would be multiplied by the leading eigenvalues, so W stays in float64.
         return landmarks(everything.operand, W)

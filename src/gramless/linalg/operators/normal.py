@@ -32,7 +32,7 @@ from gramless.kernels.base import Kernel
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.operators.blocks import evaluate, workers_for
 from gramless.linalg.operators.fused import FusedProduct, prepare
-from gramless.linalg.operators.jitter import LARGEST_RELATIVE_JITTER, rounding_of
+from gramless.linalg.operators.jitter import rounding_of
 from gramless.linalg.operators.tile_product import product, transposed_product
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
@@ -41,7 +41,7 @@ class TiledRows:
     """Products with `C = K(X, landmarks)` from both sides, in float64; each kernel value serves both products.
 
     Each thread computes blocks of about `block_bytes` bytes of kernel values and multiplies them while they are in the cache
-    of its core. Sums of groups of blocks that do not depend on the number of threads are added up at the end. With `store`
+    of its core. Each group of blocks has its own sum, and the groups do not depend on the number of threads. With `store`
     the kernel values are kept, in half precision if `storage` names a format, else they are recomputed.
     """
 
@@ -170,7 +170,7 @@ class NormalFactors:
         self._edge = tuning.factor_edge
         matrix = xa.empty((m, m), points.data if xa.is_sparse(points) else points)
         self._fill(kernel, points, matrix)
-        self.jitter, largest = rounding_of(matrix, eps), LARGEST_RELATIVE_JITTER * rounding_of(matrix, 1.0) / m**0.5
+        self.jitter, largest = rounding_of(matrix, eps), TUNING.largest_relative_jitter * rounding_of(matrix, 1.0) / m**0.5
         while True:
             try:
                 _factor_lower_(xa.add_diagonal_(matrix, self.jitter), self._edge)

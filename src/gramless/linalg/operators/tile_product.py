@@ -53,7 +53,7 @@ class PaddedColumns:
         n, k = V.shape
         self.shape = (n, k)
         self.lanes = LANES * 4 // V.itemsize
-        # The width with the fewest empty columns, and of two such the larger one.
+        # The width with the fewest empty columns; if two widths have equally few, the larger one.
         self.width = min(WIDTHS, key=lambda width: (-(-k // width) * width, -width))
         self.groups = -(-k // self.width)
         self._padded = np.zeros((-(-n // self.lanes) * self.lanes, self.groups * self.width), V.dtype)
