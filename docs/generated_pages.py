@@ -119,7 +119,8 @@ def reference_index() -> str:
 
 def read_records(results: Path) -> tuple[list[Any], list[dict[str, Any]]]:
     """Return the experiments that have committed full-size records, and the records."""
-    from gramless.papers.experiments import Results, records_of, specs
+    from gramless.papers.experiments.declarations import records_of, specs
+    from gramless.papers.experiments.results import Results
 
     stored = [record for path in sorted(results.glob("*/results.jsonl")) for record in Results(path).records()]
     records = records_of(specs(), stored)
@@ -136,8 +137,8 @@ def report(specs: list[Any], records: list[dict[str, Any]], results: Path, path:
 
 def papers(records: list[dict[str, Any]]) -> str:
     """Return the page of claims: each paper's claims with verdicts and measurements."""
-    from gramless.papers.experiments import PAPERS, claims
     from gramless.papers.experiments.claims import check_claim
+    from gramless.papers.experiments.declarations import PAPERS, claims
     from gramless.papers.report.claims import claim_values
     from gramless.papers.report.formatting import group_by
 

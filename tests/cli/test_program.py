@@ -19,7 +19,7 @@ import gramless.cli.reproduce as reproduce_module
 from gramless.cli import app as cli
 from gramless.cli.errors import InputError, explain
 from gramless.cli.options import papers
-from gramless.papers.experiments import Claim, Comparison, Gallery, Spec, Table, product
+from gramless.papers.experiments.declarations import Claim, Comparison, Gallery, Spec, Table, product
 
 
 def ridge(params, seed):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gramless.cli.reproduce import RESULTS_FILE
-from gramless.papers.experiments import Results, ResultsError
+from gramless.papers.experiments.results import Results, ResultsError
 
 N = 60
 RNG = np.random.default_rng(0)

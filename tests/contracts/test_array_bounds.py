@@ -13,7 +13,7 @@ from test_every_model_file import ESTIMATORS
 from test_reproducible_files import fitted
 
 import gramless
-from gramless.images.activations import Activations, make_pooling
+from gramless.images.activations import patch_geometry, pool_activations
 from gramless.kernels import KERNELS, RBF, ScaledColumns
 from gramless.linalg.operators.blocks import PackedGaussian, evaluate, expand
 
@@ -143,10 +143,9 @@ def test_groups_out_of_bounds_raise(bounds, into):
 
 def test_filters_with_other_numbers_of_rows_raise():
     images, out = np.zeros((2, 8, 8, 1), np.float32), np.zeros((2, 4 * 3), np.float32)
-    pooling = make_pooling(5, 5, (2, 2))
+    geometry = patch_geometry((8, 8, 1), 4, 1, 2)
     for n_rows, size in ((16, 8), (18, 8), (17, 9)):
-        activations = Activations(np.zeros((n_rows, 3), np.float32), (4, 4), 1, 0.1, 0.0, False, pooling)
-        shown = np.zeros((2, size, size, 1), np.float32)
+        filters, shown = np.zeros((n_rows, 3), np.float32), np.zeros((2, size, size, 1), np.float32)
         with pytest.raises(ValueError, match="do not match patches"):
-            activations(shown, out)
-    Activations(np.zeros((17, 3), np.float32), (4, 4), 1, 0.1, 0.0, False, pooling)(images, out)
+            pool_activations(shown, out, filters, geometry, 0.1, 0.0, False)
+    pool_activations(images, out, np.zeros((17, 3), np.float32), geometry, 0.1, 0.0, False)

@@ -113,8 +113,8 @@ def reproduce(folder):
 
 
 def one_fit(_):
+    from gramless.papers.experiments.declarations import specs
     from gramless.papers.experiments.fit import run_fit
-    from gramless.papers.experiments.registry import specs
 
     spec = next(spec for spec in specs("risvo") if spec.name == "mnist").quick_form()
     run_fit(spec, spec.grid[0], 0, notify=lambda *_: None)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 import gramless
 from gramless.images import PatchDictionary
-from gramless.papers.experiments import PAPERS
+from gramless.papers.experiments.declarations import PAPERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

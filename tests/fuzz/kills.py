@@ -23,7 +23,7 @@ import gramless.cli.train
 from gramless import LSSVC, NystromLSSVC, Stream
 from gramless.callbacks import Checkpoint
 from gramless.cli.app import app
-from gramless.papers.experiments import Results
+from gramless.papers.experiments.results import Results
 
 ROWS = 3000
 

@@ -11,8 +11,7 @@ from sklearn.base import clone
 import gramless
 from gramless import Stream
 from gramless.images import PatchDictionary
-from gramless.images.activations import equal_areas, make_pooling
-from gramless.images.patch_dictionary import patch_geometry
+from gramless.images.activations import PatchGeometry, equal_areas, patch_geometry
 from gramless.images.projection import leading_directions, n_sample_rows
 from gramless.images.tuning import TUNING
 
@@ -265,7 +264,8 @@ def test_cells_have_equal_areas_and_are_symmetric(n, parts):
 
 def test_pooling_averages_over_cells():
     positions = np.arange(4.0)[:, None] + np.arange(6.0)
-    assert_allclose(make_pooling(4, 6, (2, 3)) @ positions.ravel(), positions.reshape(2, 2, 3, 2).mean(axis=(1, 3)).ravel())
+    pooling = PatchGeometry((4, 6, 1), (1, 1), 1, (4, 6), (2, 3)).pooling
+    assert_allclose(pooling @ positions.ravel(), positions.reshape(2, 2, 3, 2).mean(axis=(1, 3)).ravel())
 
 
 @pytest.mark.parametrize("shape", [(200, 50), (50, 200)])

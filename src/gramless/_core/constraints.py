@@ -44,6 +44,7 @@ CONSTRAINTS: dict[str, Any] = {
     "positive_weight": [POSITIVE],
     "patch_size": [POSITIVE_INTEGER, "array-like", None],
     "shape": "no_validation",
+    "n_jobs": [Integral, None],
     "normalise": ["boolean"],
     "dtype": "no_validation",
     "device": "no_validation",

@@ -25,7 +25,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from gramless.papers.experiments import Event
+    from gramless.papers.experiments.runner import Event
 
 
 def messages(*, stderr: bool) -> Console:

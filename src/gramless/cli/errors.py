@@ -53,7 +53,7 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
 def _is_from_papers(reason: RuntimeError) -> bool:
     """Return True for errors of datasets and of results, whose packages are imported only if an error may be theirs."""
     from gramless.papers.datasets import DatasetError
-    from gramless.papers.experiments import ResultsError
+    from gramless.papers.experiments.results import ResultsError
 
     return isinstance(reason, DatasetError | ResultsError)
 

@@ -252,7 +252,7 @@ class PredictSettings:
 
 def papers(incomplete: str) -> list[str]:
     """Return completions for the name of a paper."""
-    from gramless.papers.experiments.registry import CHAPTERS
+    from gramless.papers.experiments.declarations import CHAPTERS
 
     return [name for name in (*CHAPTERS, "all") if name.startswith(incomplete)]
 

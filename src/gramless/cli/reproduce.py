@@ -20,9 +20,10 @@ from gramless.cli.display import DownloadBar, RunDisplay
 from gramless.cli.errors import InputError, check_writable
 from gramless.cli.options import ReproduceSettings
 from gramless.papers.datasets import DatasetError, obtain
-from gramless.papers.experiments import CHAPTERS, Results, Spec, claim_named, records_of, run, specs, specs_of_claim
 from gramless.papers.experiments.claims import check_claim
-from gramless.papers.experiments.results import on_one_device
+from gramless.papers.experiments.declarations import CHAPTERS, Spec, claim_named, records_of, specs, specs_of_claim
+from gramless.papers.experiments.results import Results, on_one_device
+from gramless.papers.experiments.runner import run
 from gramless.papers.report import write_report
 from gramless.papers.report.claims import claim_values
 from gramless.papers.report.formatting import (

@@ -16,12 +16,11 @@ vector decision rules", 1996; Hinton, Vinyals and Dean, "Distilling the knowledg
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
 from gramless._core import arrays as xa
@@ -29,7 +28,7 @@ from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.threads import slices
 from gramless._core.validation import check_positive
 from gramless.approximation.landmarks import as_points, select
-from gramless.deployment.kernel_expansion import BLOCK_BYTES, BLOCK_ROWS, KernelExpansion, block_rows, expansion_of
+from gramless.deployment.compiled import BLOCK_BYTES, BLOCK_ROWS, KernelExpansion, block_rows, expansion_of
 from gramless.deployment.tuning import TUNING
 from gramless.kernels import RBF, Kernel, ScaledColumns
 from gramless.linalg.operators import evaluate
@@ -114,7 +113,7 @@ def compress(
     if rounds != 0:
         check_positive("rounds", rounds, integer=True)
     device = getattr(model, "device_", "cpu")
-    small = compress_expansion(
+    small, report = compress_expansion(
         expansion,
         objective_of(model),
         n_points=n_points,
@@ -126,16 +125,18 @@ def compress(
         device=device,
         budget=parse_budget(getattr(model, "memory_budget", None), device),
     )
-    return _copy_with(model, expansion, small)
-
-
-class Compression(NamedTuple):
-    """Compressed expansion, share of changed predictions, number of held-out points, and whether points are rounded."""
-
-    expansion: KernelExpansion
-    changed: float
-    n_held_out: int
-    half: bool
+    getattr(model, "temperature_", None)  # calibrate now, because the calibration at first access needs all points
+    state = model.__getstate__() | {
+        "kernel_": small.kernel,
+        "points_": np.ascontiguousarray(xa.to_numpy(small.points)),
+        "dual_coef_": xa.to_numpy(small.coef).astype(expansion.coef.dtype),
+        "intercept_": xa.to_numpy(small.bias).astype(expansion.bias.dtype),
+        "support_": np.arange(len(small.points)),
+        "compression_": report,
+    }
+    copied = object.__new__(type(model))
+    copied.__setstate__(state)
+    return copied
 
 
 def compress_expansion(
@@ -150,22 +151,23 @@ def compress_expansion(
     rng: np.random.RandomState,
     device: str,
     budget: int,
-) -> Compression:
+) -> tuple[KernelExpansion, dict[str, Any]]:
     """Return an expansion with `n_points` points, or with as few as change at most the share `loss` of predictions.
 
-    `MemoryError` is raised if the compression needs more than `budget` bytes.
+    The dict is the attribute `compression_` of the compressed model. `MemoryError` is raised if more than `budget` bytes are
+    needed.
     """
     n, kernel = len(expansion.points), expansion.kernel
     n_held_out = min(int(TUNING.held_out_fraction * n), TUNING.max_held_out)
     if n_held_out < TUNING.min_held_out:
         raise ValueError(f"{n} points are too few to hold out {TUNING.min_held_out} of them, which measure the loss")
     X = xa.to_device(expansion.points, device)
-    optimise = rounds > 0 and _column_scales(kernel, X.shape[1]) is not None
+    optimise = rounds > 0 and _as_scaled_rbf(kernel, X.shape[1]) is not None
     m = n_points if n_points is not None else max(1, n // 100)
     n_interpolated = TUNING.interpolated_rows if optimise else 0
     block_bytes = _block_bytes(expansion, n_interpolated, m, budget)
     # A large mean of values would lose the digits of their deviations, and the ridge would shrink it.
-    offset = expansion.bias if objective is VALUES else np.zeros_like(expansion.bias)
+    offset = expansion.bias if objective == "values" else np.zeros_like(expansion.bias)
     full = KernelExpansion(kernel, X, xa.like(expansion.coef, X), xa.like(expansion.bias - offset, X), block_bytes)
     order = rng.permutation(n)
     held_out, rest = (X[xa.indices(part, X)] for part in (order[:n_held_out], order[n_held_out:]))
@@ -178,7 +180,7 @@ def compress_expansion(
         small = _least_squares(kernel, rows.X, rows.Z, start, ridge, block_bytes)
         if optimise:
             small = _optimised(small, rows, objective, rounds, rng)
-        changed = objective.changed(expected, small(held_out))
+        changed = changed_share(objective, expected, small(held_out))
         if n_points is not None or changed <= (loss or 0.0) or 2 * m >= len(rest):
             break
         m *= 2
@@ -190,10 +192,11 @@ def compress_expansion(
             coarse = replace(small, points=xa.like(points, X))
             if not optimise:
                 coarse = _least_squares(kernel, rows.X, rows.Z, coarse.points, block_bytes=block_bytes)
-            coarse_changed = objective.changed(expected, coarse(held_out))
+            coarse_changed = changed_share(objective, expected, coarse(held_out))
             if coarse_changed <= changed:
                 small, changed, rounded = coarse, coarse_changed, True
-    return Compression(replace(small, bias=xa.to_numpy(small.bias) + offset), changed, n_held_out, rounded)
+    report = {"n_points": len(small.points), "before": n, "changed": changed, "held_out": n_held_out, "half": rounded}
+    return replace(small, bias=xa.to_numpy(small.bias) + offset), report
 
 
 def _block_bytes(expansion: KernelExpansion, n_interpolated: int, m: int, budget: int) -> int:
@@ -212,87 +215,47 @@ def _block_bytes(expansion: KernelExpansion, n_interpolated: int, m: int, budget
     return min(BLOCK_BYTES, (budget - memory.nbytes) // 2)
 
 
-def _copy_with(model: BaseEstimator, before: KernelExpansion, small: Compression) -> BaseEstimator:
-    """Return a copy of a model whose state, as it would be pickled, has the points of a compressed expansion."""
-    getattr(model, "temperature_", None)  # calibrate now, because the calibration at first access needs all points
-    points = np.ascontiguousarray(xa.to_numpy(small.expansion.points))
-    state = model.__getstate__() | {
-        "kernel_": small.expansion.kernel,
-        "points_": points,
-        "dual_coef_": xa.to_numpy(small.expansion.coef).astype(before.coef.dtype),
-        "intercept_": xa.to_numpy(small.expansion.bias).astype(before.bias.dtype),
-        "support_": np.arange(len(points)),
-        "compression_": {
-            "n_points": len(points),
-            "before": len(before.points),
-            "changed": small.changed,
-            "held_out": small.n_held_out,
-            "half": small.half,
-        },
-    }
-    copied: BaseEstimator = object.__new__(type(model))
-    copied.__setstate__(state)
-    return copied
-
-
 # Objectives
 
 
-@dataclass(frozen=True)
-class Objective:
-    """Loss of the optimisation by its gradient (xp, scores, Z, T) -> array, and the share of changed predictions."""
-
-    gradient: Callable[[Any, Any, Any, float], Any]
-    share: Callable[[np.ndarray, np.ndarray], float]
-    # True if a constant added to all scores of a row changes no prediction.
-    shift_invariant: bool = False
-
-    def changed(self, expected: Any, scores: Any) -> float:
-        """Return the share of predictions that differ, or the share of the variance that is not explained."""
-        return float(self.share(xa.to_numpy(expected), xa.to_numpy(scores)))
+Objective = Literal["values", "signs", "classes"]
+"""What the predictions of a model are: its scores, the signs of its scores, or the class with the largest score."""
 
 
 def objective_of(model: Any) -> Objective:
-    """Return the objective for the predictions of a model: values, signs of scores, or the largest of several scores."""
+    """Return the objective for the predictions of a model."""
     if not is_classifier(model):
-        return VALUES
-    return SIGNS if getattr(model, "multilabel_", False) or len(model.classes_) == 2 else CLASSES
+        return "values"
+    return "signs" if getattr(model, "multilabel_", False) or len(model.classes_) == 2 else "classes"
 
 
-def value_gradient(xp: Any, scores: Any, Z: Any, T: float) -> Any:
-    """Return the gradient of `|scores - Z|^2 / 2`."""
-    return scores - Z
+def loss_gradient(objective: Objective, scores: Any, Z: Any, T: float) -> Any:
+    """Return the gradient of the loss with respect to the scores.
+
+    The loss of values is the squared error `|scores - Z|^2 / 2`. The loss of classes is the divergence
+    `T^2 KL(softmax(Z / T), softmax(scores / T))` and a part of the squared error. For signs, it is half of the divergence of
+    the scores `(z, -z)`, summed over the columns.
+    """
+    if objective == "values":
+        return scores - Z
+    xp = xa.namespace(scores)
+    if objective == "signs":
+        difference = (xp.tanh(scores / T) - xp.tanh(Z / T)) / 2
+    else:
+        powers = [xp.exp((values - xp.max(values, axis=1, keepdims=True)) / T) for values in (scores, Z)]
+        p, q = (values / xp.sum(values, axis=1, keepdims=True) for values in powers)
+        difference = p - q
+    return T * difference + TUNING.score_weight * (scores - Z)
 
 
-def sign_gradient(xp: Any, scores: Any, Z: Any, T: float) -> Any:
-    """Return the gradient of half the divergence of the scores `(z, -z)` in each column, and of the squared error."""
-    return T / 2 * (xp.tanh(scores / T) - xp.tanh(Z / T)) + TUNING.score_weight * (scores - Z)
-
-
-def class_gradient(xp: Any, scores: Any, Z: Any, T: float) -> Any:
-    """Return the gradient of `T^2 KL(softmax(Z / T), softmax(scores / T))`, and of the squared error."""
-    parts = []
-    for values in (scores, Z):
-        powers = xp.exp((values - xp.max(values, axis=1, keepdims=True)) / T)
-        parts.append(powers / xp.sum(powers, axis=1, keepdims=True))
-    return T * (parts[0] - parts[1]) + TUNING.score_weight * (scores - Z)
-
-
-def _unexplained_variance(expected: np.ndarray, scores: np.ndarray) -> float:
-    return np.sum((scores - expected) ** 2) / max(np.sum((expected - expected.mean(axis=0)) ** 2), 1e-300)
-
-
-def _changed_signs(expected: np.ndarray, scores: np.ndarray) -> float:
-    return np.mean(((expected > 0) != (scores > 0)).any(axis=1))
-
-
-def _changed_classes(expected: np.ndarray, scores: np.ndarray) -> float:
-    return np.mean(expected.argmax(axis=1) != scores.argmax(axis=1))
-
-
-VALUES = Objective(value_gradient, _unexplained_variance)
-SIGNS = Objective(sign_gradient, _changed_signs)
-CLASSES = Objective(class_gradient, _changed_classes, shift_invariant=True)
+def changed_share(objective: Objective, expected: Any, scores: Any) -> float:
+    """Return the share of predictions that differ; for values, the share of the variance that is not explained."""
+    expected, scores = xa.to_numpy(expected), xa.to_numpy(scores)
+    if objective == "values":
+        return float(np.sum((scores - expected) ** 2) / max(np.sum((expected - expected.mean(axis=0)) ** 2), 1e-300))
+    if objective == "signs":
+        return float(np.mean(((expected > 0) != (scores > 0)).any(axis=1)))
+    return float(np.mean(expected.argmax(axis=1) != scores.argmax(axis=1)))
 
 
 # Rows that the compressed expansion is fitted to
@@ -340,12 +303,12 @@ def interpolated_rows(kernel: Kernel, X: Any, rng: np.random.RandomState) -> Any
 # Fits
 
 
-def _column_scales(kernel: Kernel, width: int) -> np.ndarray | None:
-    """Return the factor of each column in an RBF kernel; None for kernels whose points cannot be optimised."""
+def _as_scaled_rbf(kernel: Kernel, width: int) -> tuple[float, np.ndarray] | None:
+    """Return gamma and the factor of each column of an RBF kernel; None for kernels whose points cannot be optimised."""
     if type(kernel) is RBF:
-        return np.ones(width)
+        return float(kernel.gamma), np.ones(width)
     if type(kernel) is ScaledColumns and type(kernel.kernel) is RBF:
-        return np.asarray(kernel.scales, dtype=np.float64)
+        return float(kernel.kernel.gamma), np.asarray(kernel.scales, dtype=np.float64)
     return None
 
 
@@ -384,7 +347,7 @@ def _optimised(
     for number in range(rounds):
         if number:
             rows.renew()
-        if objective.shift_invariant:
+        if objective == "classes":  # a constant added to all scores of a row changes no prediction
             errors = errors - xa.namespace(errors).mean(errors, axis=1, keepdims=True)
         T = max(TUNING.temperature * _root_mean_square(errors), smallest)
         order = xa.indices(rng.permutation(n), rows.X)
@@ -392,7 +355,7 @@ def _optimised(
         for part in slices(n, batch):
             chosen = order[part]
             errors[part] = descent.step(rows.X[chosen], rows.Z[chosen], T)
-    return min((descent.expansion(), start), key=lambda one: objective.changed(rows.Z, one(rows.X)))
+    return min((descent.expansion(), start), key=lambda one: changed_share(objective, rows.Z, one(rows.X)))
 
 
 def _root_mean_square(values: Any) -> float:
@@ -403,31 +366,44 @@ class ExpansionDescent:
     """Adam on points, coefficients, bias and column scales of an RBF expansion, with step sizes that decrease to zero."""
 
     def __init__(self, start: KernelExpansion, Z: Any, n_steps: int, objective: Objective):
-        points, kernel = start.points, start.kernel
-        scales = _column_scales(kernel, points.shape[1])
-        assert scales is not None
-        rbf: Any = kernel.kernel if isinstance(kernel, ScaledColumns) else kernel
-        self._gamma, self._n_steps, self._count, self._objective = float(rbf.gamma), n_steps, 0, objective
+        points = start.points
+        scaled_rbf = _as_scaled_rbf(start.kernel, points.shape[1])
+        assert scaled_rbf is not None
+        self._gamma, scales = scaled_rbf
+        self._n_steps, self._count, self._objective = n_steps, 0, objective
         self._block_bytes = start.block_bytes
         self._scales = xa.like(scales, points)
         self._points, self._coef, self._bias = (xa.like(part, points) + 0 for part in (points, start.coef, start.bias))
         self._log_factors = xa.zeros((points.shape[1],), points)  # logarithms of the factors of the scales
         width = 1 / np.sqrt(2 * self._gamma * points.shape[1])
         divisors = np.where(scales != 0, np.abs(scales), np.inf)  # columns with scale 0 do not move
-        self._optimisers = (
-            _Adam(self._points, TUNING.point_step * width * xa.like(1 / divisors, points)),
-            _Adam(self._coef, TUNING.coef_step * _root_mean_square(start.coef)),
-            _Adam(self._bias, TUNING.bias_step * _root_mean_square(Z)),
-            _Adam(self._log_factors, TUNING.scale_step),
+        arrays = (self._points, self._coef, self._bias, self._log_factors)
+        rates = (
+            TUNING.point_step * width * xa.like(1 / divisors, points),
+            TUNING.coef_step * _root_mean_square(start.coef),
+            TUNING.bias_step * _root_mean_square(Z),
+            TUNING.scale_step,
         )
+        self._tiny = float(np.finfo(xa.numpy_dtype(points)).tiny) ** 0.5
+        # For each array: its rate, and the running means of its gradient and of the squared gradient.
+        self._adam = [
+            (array, rate, xa.zeros(array.shape, array), xa.zeros(array.shape, array))
+            for array, rate in zip(arrays, rates, strict=True)
+        ]
 
     def step(self, X: Any, Z: Any, T: float) -> Any:
-        """Make one step on a batch and return the errors of the scores before it."""
+        """Make one step of Adam on a batch and return the errors of the scores before it."""
         errors, gradients = self.gradients(X, Z, T)
         decay = 0.5 * (1 + np.cos(np.pi * self._count / self._n_steps))
         self._count += 1
-        for optimiser, gradient in zip(self._optimisers, gradients, strict=True):
-            optimiser.step(gradient, self._count, decay)
+        first, second = _DECAYS
+        for (array, rate, mean, square), gradient in zip(self._adam, gradients, strict=True):
+            mean *= first
+            mean += (1 - first) * gradient
+            square *= second
+            square += (1 - second) * gradient**2
+            size = (square / (1 - second**self._count)) ** 0.5 + self._tiny
+            array -= mean / size * (rate * (decay / (1 - first**self._count)))
         return errors
 
     def gradients(self, X: Any, Z: Any, T: float) -> tuple[Any, tuple[Any, ...]]:
@@ -443,7 +419,7 @@ class ExpansionDescent:
         scores = K @ self._coef + self._bias
         Z = xa.like(Z, K)
         errors = scores - Z
-        gradient = self._objective.gradient(xp, scores, Z, T) / len(X)
+        gradient = loss_gradient(self._objective, scores, Z, T) / len(X)
         weights = K * (gradient @ self._coef.T)
         of_points, of_rows = xp.sum(weights, axis=0)[:, None], xp.sum(weights, axis=1)[:, None]
         products = weights.T @ rows
@@ -461,22 +437,3 @@ class ExpansionDescent:
         scales = self._scales * xa.namespace(self._scales).exp(self._log_factors)
         kernel = ScaledColumns(RBF(self._gamma), xa.to_numpy(scales).astype(np.float64))
         return KernelExpansion(kernel, self._points, self._coef, self._bias, self._block_bytes)
-
-
-class _Adam:
-    """Adam on one array, in place; `rate` is a number or an array."""
-
-    def __init__(self, array: Any, rate: Any):
-        self._array, self._rate = array, rate
-        self._mean, self._square = xa.zeros(array.shape, array), xa.zeros(array.shape, array)
-        self._tiny = float(np.finfo(xa.numpy_dtype(array)).tiny) ** 0.5
-
-    def step(self, gradient: Any, count: int, decay: float) -> None:
-        """Make step number `count`, counted from 1, with the rate multiplied by `decay`."""
-        first, second = _DECAYS
-        self._mean *= first
-        self._mean += (1 - first) * gradient
-        self._square *= second
-        self._square += (1 - second) * gradient**2
-        size = (self._square / (1 - second**count)) ** 0.5 + self._tiny
-        self._array -= self._mean / size * (self._rate * (decay / (1 - first**count)))

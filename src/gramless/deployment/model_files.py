@@ -28,14 +28,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
-import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 from gramless._core.files import atomic_write
 from gramless._core.untrusted_arrays import check_sparse_arrays, read_npy_header, unzipped_bytes
 from gramless._version import __version__
-from gramless.deployment.tuning import TUNING, DeploymentTuning
+from gramless.deployment.tuning import TUNING
 
 FORMAT_VERSION = 1
 _SCHEMA, _TIMES = "schema.json", "times.json"
@@ -149,12 +148,12 @@ def save(estimator: Any, path: str | os.PathLike[str], *, times: bool = True) ->
         raise IsADirectoryError(errno.EISDIR, "a model cannot be saved to a folder: give the name of a file", str(target))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the folder of the model file does not exist", str(target.parent))
-    measured: list[tuple[list[str | int], float]] = []
+    measured: list[tuple[list[str | int], float]] = []  # paths and values of measured times
     payload = {
         "format_version": FORMAT_VERSION,
         "gramless": __version__,
         "scikit-learn": version("scikit-learn"),
-        "estimator": _to_stored(estimator, measured),
+        "estimator": _to_stored(estimator, measured, (), {}),
     }
     content = io.BytesIO()  # compressed, because the memory may be nearly full after a fit
     skops.io.dump(payload, content, compression=zipfile.ZIP_DEFLATED, compresslevel=TUNING.compression_level)
@@ -214,13 +213,12 @@ def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
         raise IsADirectoryError(f"{source} is a folder, not a model file")
     try:
         with open(source, "rb") as file:
-            return _read(file, source, max_bytes, TUNING)
+            return _read(file, source, max_bytes)
     except MemoryError:
         raise
-    except _RejectedFileError as error:
-        raise ValueError(f"{error}{_version_advice(source)}") from error
     except Exception as error:
-        message = f"{source} is not a complete gramless model file ({type(error).__name__}: {error})"
+        damaged = f"{source} is not a complete gramless model file ({type(error).__name__}: {error})"
+        message = str(error) if isinstance(error, _RejectedFileError) else damaged
         raise ValueError(message + _version_advice(source)) from error
 
 
@@ -228,7 +226,7 @@ class _RejectedFileError(ValueError):
     """Error of a complete file whose contents cannot be loaded or are not allowed."""
 
 
-def _read(file: BinaryIO, source: Path, max_bytes: int | None, tuning: DeploymentTuning) -> Any:
+def _read(file: BinaryIO, source: Path, max_bytes: int | None) -> Any:
     """Return the estimator of an open file: check sizes and types, build the objects, check the arrays."""
     import skops.io
 
@@ -237,7 +235,7 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None, tuning: Deploymen
         if len(set(names)) < len(names):
             raise ValueError("two members have the same name")
         size = os.fstat(file.fileno()).st_size
-        limit = max(tuning.max_unpacked_bytes, tuning.max_compression_ratio * size) if max_bytes is None else max_bytes
+        limit = max(TUNING.max_unpacked_bytes, TUNING.max_compression_ratio * size) if max_bytes is None else max_bytes
         declared = sum(member.file_size for member in archive.infolist())
         needed = declared if declared > limit else unzipped_bytes(archive)
         if needed > limit:
@@ -290,18 +288,17 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None, tuning: Deploymen
 
 def _version_advice(source: Path) -> str:
     """Return advice for a file that other versions wrote; "" if the versions agree or are unknown."""
+    here = {"gramless": __version__, "scikit-learn": version("scikit-learn")}
     try:
         with zipfile.ZipFile(source) as archive:
             content = json.loads(archive.read(_SCHEMA))["content"]
-            stored = {name: json.loads(content[name]["content"]) for name in ("gramless", "scikit-learn") if name in content}
+        stored = {name: json.loads(content[name]["content"]) for name in here if name in content}
     except Exception:  # the file is damaged, which the original error reports
         return ""
-    here = {"gramless": __version__, "scikit-learn": version("scikit-learn")}
     known = {name: number for name, number in stored.items() if isinstance(number, str) and len(number) < 40}
-    if all(here[name] == number for name, number in known.items()):
+    if known.items() <= here.items():
         return ""
-    then = " and ".join(f"{name} {number}" for name, number in known.items())
-    now = " and ".join(f"{name} {here[name]}" for name in known)
+    then, now = (" and ".join(f"{name} {numbers[name]}" for name in known) for numbers in (known, here))
     needed = " ".join(f"'{name}=={number}'" for name, number in known.items())
     return (
         f". It was written by {then}, and this is {now}: train the model again here, or read it where it was written "
@@ -321,16 +318,14 @@ def _full_name(cls: type) -> str:
 
 
 def _is_loadable(name: str) -> bool:
-    """Return True if a file may contain the type of this name, in addition to the types that skops trusts."""
+    """Return True if a file may contain the type of this name, in addition to the types that skops trusts.
+
+    Subclasses of BaseEstimator that gramless defines are loadable; their module, which is part of gramless, is imported.
+    """
     if name in _TRUSTED_TYPES or name in _STATE_CLASSES:
         return True
-    return _is_own_estimator(name) if _is_ours(name) else _is_sklearn_estimator(name)
-
-
-def _is_own_estimator(name: str) -> bool:
-    """Return True for subclasses of BaseEstimator that gramless defines; imports their module, which is part of gramless."""
     module, _, short = name.rpartition(".")
-    if not all(part.isidentifier() and not part.startswith("__") for part in module.split(".")):
+    if not _is_ours(module) or not all(part.isidentifier() and not part.startswith("__") for part in module.split(".")):
         return False
     try:
         cls = getattr(importlib.import_module(module), short, None)
@@ -339,29 +334,12 @@ def _is_own_estimator(name: str) -> bool:
     return inspect.isclass(cls) and issubclass(cls, BaseEstimator) and cls.__module__ == module
 
 
-def _is_sklearn_estimator(name: str) -> bool:
-    """Return True for estimators that scikit-learn exports; imports only public packages of scikit-learn.
-
-    The list of estimators of skops is empty in the commands, which import skops without a search for all estimators.
-    """
-    module, _, short = name.rpartition(".")
-    package = module.split("._")[0]
-    parts = package.split(".")
-    is_public = len(parts) == 2 and parts[0] == "sklearn" and parts[1] in getattr(sklearn, "__all__", ())
-    if not is_public or name.startswith(_UNSAFE_SKLEARN):
-        return False
-    public = importlib.import_module(package)
-    cls = getattr(public, short, None) if short in getattr(public, "__all__", ()) else None
-    return inspect.isclass(cls) and issubclass(cls, BaseEstimator) and cls.__module__ == module
-
-
 def _rejected_types(schema: Any) -> list[str]:
     """Return the types of this library that are not loadable or not built from their attributes, and unsafe types."""
     rejected = set()
     for _, node in _nodes(schema):
-        module = str(node.get("__module__"))
-        name = f"{module}.{node.get('__class__')}"
-        wrong = _is_ours(module) and (node.get("__loader__") != "ObjectNode" or not _is_loadable(name))
+        name = f"{node.get('__module__')}.{node.get('__class__')}"
+        wrong = _is_ours(name) and (node.get("__loader__") != "ObjectNode" or not _is_loadable(name))
         if wrong or name.startswith(_UNSAFE_SKLEARN):
             rejected.add(name)
     return sorted(rejected)
@@ -444,17 +422,11 @@ def _check_saved_shapes(schema: Any, archive: zipfile.ZipFile) -> None:
 # Attributes as they are stored
 
 
-def _to_stored(
-    value: Any,
-    times: list[tuple[list[str | int], float]],
-    path: tuple[str | int, ...] = (),
-    copies: dict[int, tuple[Any, Any]] | None = None,
-) -> Any:
+def _to_stored(value: Any, times: list[Any], path: tuple[str | int, ...], copies: dict[int, tuple[Any, Any]]) -> Any:
     """Return a copy of an estimator without callbacks and times, and with points in half precision if that loses no digit.
 
     Times are replaced by 0.0 and appended to `times` with their paths. `copies` are the originals and copies by address.
     """
-    copies = {} if copies is None else copies
     if id(value) in copies:
         return copies[id(value)][1]
     is_own = _is_ours(type(value).__module__)
@@ -470,7 +442,7 @@ def _to_stored(
                 times.append(([*path, key], part))
                 parts[key] = 0.0
             elif is_own and isinstance(value, BaseEstimator) and key in _POINTS:  # as `_restore` converts back
-                parts[key] = [_to_half(one) for one in part] if type(part) is list else _to_half(part)
+                parts[key] = _to_half(part)
             else:
                 parts[key] = _to_stored(part, times, (*path, key), copies)
     else:
@@ -481,17 +453,15 @@ def _to_stored(
 
 def _is_time(key: Any, path: Sequence[Any]) -> bool:
     """Return True for names of measured times: "seconds", "..._seconds", and the values in `timings_`."""
-    return isinstance(key, str) and (
-        key == "seconds" or key.endswith("_seconds") or path[-1:] in (("timings_",), ["timings_"])
-    )
+    return isinstance(key, str) and (key == "seconds" or key.endswith("_seconds") or "timings_" in path[-1:])
 
 
 def _set_time(root: Any, path: list[Any], seconds: Any) -> None:
     """Store a measured time in a loaded estimator; raise ValueError if there is no time at its path."""
-    place = root
+    attributes = root
     for key in path[:-1]:
-        place = place[key] if isinstance(place, dict | list | tuple) else vars(place)[key]
-    attributes = place if isinstance(place, dict) else vars(place)
+        attributes = attributes[key] if isinstance(attributes, dict | list | tuple) else vars(attributes)[key]
+    attributes = attributes if isinstance(attributes, dict) else vars(attributes)
     if not _is_time(path[-1], path[:-1]) or attributes.get(path[-1]) != 0.0 or not isinstance(seconds, float):
         raise ValueError(f"there is no time {'.'.join(map(str, path))}")
     attributes[path[-1]] = seconds
@@ -499,6 +469,8 @@ def _set_time(root: Any, path: list[Any], seconds: Any) -> None:
 
 def _to_half(points: Any) -> Any:
     """Return points in half precision with the name of their dtype if no digit is lost: pixels, counts, indicators."""
+    if type(points) is list:
+        return [_to_half(one) for one in points]
     if not isinstance(points, np.ndarray) or points.dtype not in (np.float32, np.float64) or points.size == 0:
         return points
     with np.errstate(over="ignore"):
@@ -508,6 +480,8 @@ def _to_half(points: Any) -> Any:
 
 def _from_half(stored: Any) -> Any:
     """Return points in the dtype in which they were saved."""
+    if type(stored) is list:
+        return [_from_half(points) for points in stored]
     if not (isinstance(stored, dict) and set(stored) == {"half", "dtype"}):
         return stored
     if stored["dtype"] not in ("float32", "float64") or getattr(stored["half"], "dtype", None) != np.float16:
@@ -518,10 +492,7 @@ def _from_half(stored: Any) -> Any:
 def _restore(estimator: BaseEstimator) -> None:
     """Convert points to their own precision, and set parameters that the file does not have to their defaults."""
     attributes = vars(estimator)
-    for key in _POINTS:
-        if key in attributes:
-            points = attributes[key]
-            attributes[key] = [_from_half(one) for one in points] if type(points) is list else _from_half(points)
+    attributes |= {key: _from_half(attributes[key]) for key in _POINTS if key in attributes}
     for name, parameter in inspect.signature(type(estimator).__init__).parameters.items():
         if parameter.default is not inspect.Parameter.empty and name not in attributes:
             attributes[name] = parameter.default

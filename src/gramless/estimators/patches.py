@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import tempfile
 from dataclasses import field
-from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -112,7 +111,6 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         "estimator": [HasMethods(["fit", "predict"]), None],
         "stride": [POSITIVE_INTEGER],
         "vote": [StrOptions({"hard", "soft"})],
-        "n_jobs": [Integral, None],
     }
 
     estimator: Any = field(default=None, kw_only=False)

@@ -19,6 +19,7 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import blas_threads, run_threads, slices
+from gramless.images.reading import ImageShape, integer_pair, patch_positions
 from gramless.images.tuning import TUNING
 
 
@@ -31,101 +32,151 @@ def equal_areas(n: int, parts: int) -> np.ndarray:
     return overlap / overlap.sum(axis=1, keepdims=True)
 
 
-def make_pooling(rows: int, columns: int, grid: tuple[int, int]) -> np.ndarray:
-    """Return the matrix (cells, positions) that averages over cells; a grid has at most as many cells as positions."""
-    return np.kron(equal_areas(rows, grid[0]), equal_areas(columns, grid[1])).astype(np.float32)
-
-
-def normalised_patches(images: Array, patch: tuple[int, int], stride: int, floor: float) -> Array:
-    """Return every patch of float32 images (n, height, width, channels), centred and divided by sqrt(var + floor)."""
-    if xa.is_torch(images):
-        return _unfolded(images, patch, stride, floor)
-    from gramless._core.compiled.patch_loops import gather
-
-    n, height, width, channels = images.shape
-    positions = ((height - patch[0]) // stride + 1) * ((width - patch[1]) // stride + 1)
-    d = patch[0] * patch[1] * channels
-    rows = np.empty((n * positions, d + 1), np.float32)  # `gather` writes a one after each patch, for the offset
-    gather(xa.to_numpy(images), *patch, stride, floor, rows)
-    return rows[:, :d]
-
-
 @dataclass(frozen=True)
-class Activations:
-    """Function from a block of images to their pooled activations.
+class PatchGeometry:
+    """Sizes of an image, of its patches and of the pooling grid; `positions` are the rows and columns of patches."""
 
-    `filters` has one column per atom and a last row of offsets, see `gramless.images.patch_dictionary`; `pooling` is the
-    matrix of `make_pooling`.
-    """
-
-    filters: np.ndarray
+    image_shape: ImageShape
     patch: tuple[int, int]
     stride: int
-    floor: float
-    threshold: float
-    both_signs: bool
-    pooling: np.ndarray
+    positions: tuple[int, int]
+    grid: tuple[int, int]
 
-    def __call__(self, images: Array, out: Array) -> Array:
-        """Write the pooled activations of float32 images (n, height, width, channels) to `out` (n, features)."""
-        if xa.is_torch(images):
-            return self._by_tensors(images, out)
-        height, width = ((images.shape[1 + axis] - self.patch[axis]) // self.stride + 1 for axis in (0, 1))
-        values = self.patch[0] * self.patch[1] * images.shape[3]
-        # Compiled loops do not check bounds, and models may come from files.
-        if len(self.filters) != values + 1 or height * width != self.pooling.shape[1]:
-            raise ValueError(f"{len(self.filters)} rows of filters do not match patches of {values} values and an offset")
-        self._by_loops(xa.to_numpy(images), xa.to_numpy(out))
-        return out
+    @property
+    def n_positions(self) -> int:
+        """Number of patches of an image."""
+        return self.positions[0] * self.positions[1]
 
-    def _by_loops(self, images: np.ndarray, out: np.ndarray) -> None:
-        from gramless._core.compiled.patch_loops import gather, pool
+    @property
+    def n_values(self) -> int:
+        """Number of values of a patch."""
+        return self.patch[0] * self.patch[1] * self.image_shape[2]
 
-        k, (n_cells, P) = self.filters.shape[1], self.pooling.shape
-        positions, cells = (np.ascontiguousarray(index) for index in np.nonzero(self.pooling.T))
-        weights = self.pooling[cells, positions]
-        width = min(k, max(1, TUNING.activation_cache_bytes // (4 * P)))
-        parts = slices(k, -(-k // -(-k // width)))
-        filters = [np.ascontiguousarray(self.filters[:, part]) for part in parts]
-        signs = 2 if self.both_signs else 1
-        workers = max(1, min(blas_threads(), len(images)))
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the pooling grid."""
+        return self.grid[0] * self.grid[1]
 
-        def work(worker: int) -> None:
-            rows = np.empty((P, self.filters.shape[0]), np.float32)
-            for i in range(worker, len(images), workers):
-                gather(images[i : i + 1], *self.patch, self.stride, self.floor, rows)
-                into = out[i].reshape(n_cells, signs, k)
-                for part, columns in zip(parts, filters, strict=True):
-                    pooled = np.empty((n_cells, signs * columns.shape[1]), np.float32)
-                    pool(rows @ columns, positions, cells, weights, self.threshold, self.both_signs, pooled)
-                    into[:, :, part] = pooled.reshape(n_cells, signs, -1)
-
-        run_threads(work, workers)
-
-    def _by_tensors(self, images: Array, out: Array) -> Array:
-        k, (cells, P) = self.filters.shape[1], self.pooling.shape
-        filters, pool = xa.like(self.filters, images), xa.like(self.pooling, images)
-        batch = max(1, TUNING.activation_device_bytes // (4 * P * (k + 2 * self.filters.shape[0])))
-        for rows in slices(images.shape[0], batch):
-            n = rows.stop - rows.start
-            patches = _unfolded(images[rows], self.patch, self.stride, self.floor)
-            active = (patches @ filters[:-1]) + filters[-1]
-            del patches
-            into = out[rows].reshape(n, cells, -1, k)
-            plus = xa.clip_below_(active - self.threshold, 0.0)
-            into[:, :, 0] = pool @ plus.reshape(n, P, k)
-            if self.both_signs:
-                active *= -1
-                active -= self.threshold
-                into[:, :, 1] = pool @ xa.clip_below_(active, 0.0).reshape(n, P, k)
-        return out
+    @property
+    def pooling(self) -> np.ndarray:
+        """Matrix (cells, positions) that averages over cells."""
+        return np.kron(*map(equal_areas, self.positions, self.grid)).astype(np.float32)
 
 
-def _unfolded(images: Any, patch: tuple[int, int], stride: int, floor: float) -> Array:
+def patch_geometry(image_shape: ImageShape, patch_size: Any, stride: int | None, pooling: Any) -> PatchGeometry:
+    """Return the sizes for images of a shape; parameters that are None depend on the size of the images."""
+    height, width, channels = image_shape
+    side = min(height, width)
+    step = int(stride) if stride is not None else max(1, side // 32)
+    if patch_size is None:
+        size = min(6 if channels > 1 else 7, max(3, 2 * round(side / 8) + 1)) + 2 * (step - 1)
+        patch = min(size, height), min(size, width)
+    else:
+        patch = integer_pair("patch_size", patch_size)
+    positions = patch_positions(image_shape, patch, step)
+    if pooling is None:
+        rows, columns = (min(TUNING.pooling_cells, max(1, count // 2)) for count in positions)
+        grid = rows, columns
+    else:
+        grid = integer_pair("pooling", pooling)
+    if grid[0] > positions[0] or grid[1] > positions[1]:
+        raise ValueError(
+            f"pooling {grid[0]} x {grid[1]} has more cells than there are positions of a patch, "
+            f"{positions[0]} x {positions[1]}."
+        )
+    return PatchGeometry(image_shape, patch, step, positions, grid)
+
+
+def normalised_patches(images: Array, geometry: PatchGeometry, floor: float) -> Array:
+    """Return every patch of float32 images (n, height, width, channels), centred and divided by sqrt(var + floor)."""
+    if xa.is_torch(images):
+        return _unfolded(images, geometry, floor)
+    from gramless._core.compiled.patch_loops import gather
+
+    # `gather` writes a one after each patch, for the offset.
+    rows = np.empty((len(images) * geometry.n_positions, geometry.n_values + 1), np.float32)
+    gather(xa.to_numpy(images), *geometry.patch, geometry.stride, floor, rows)
+    return rows[:, :-1]
+
+
+def pool_activations(
+    images: Array,
+    out: Array,
+    filters: np.ndarray,
+    geometry: PatchGeometry,
+    floor: float,
+    threshold: float,
+    both_signs: bool,
+) -> None:
+    """Write the pooled activations of float32 images (n, height, width, channels) to `out` (n, features).
+
+    `filters` has one column per atom and a last row of offsets, see `gramless.images.patch_dictionary`.
+    """
+    if xa.is_torch(images):
+        _pool_by_tensors(images, out, filters, geometry, floor, threshold, both_signs)
+        return
+    from gramless._core.compiled.patch_loops import gather, pool
+
+    # Compiled loops do not check bounds, and models may come from files.
+    if len(filters) != geometry.n_values + 1 or images.shape[1:] != geometry.image_shape:
+        raise ValueError(
+            f"{len(filters)} rows of filters do not match patches of {geometry.n_values} values and an offset, of images of "
+            f"shape {geometry.image_shape}"
+        )
+    images, out = xa.to_numpy(images), xa.to_numpy(out)
+    k, n_positions, n_cells = filters.shape[1], geometry.n_positions, geometry.n_cells
+    pooling = geometry.pooling
+    positions, cells = (np.ascontiguousarray(index) for index in np.nonzero(pooling.T))
+    weights = pooling[cells, positions]
+    width = min(k, max(1, TUNING.activation_cache_bytes // (4 * n_positions)))
+    parts = slices(k, -(-k // -(-k // width)))
+    contiguous = [np.ascontiguousarray(filters[:, part]) for part in parts]
+    signs = 2 if both_signs else 1
+    workers = max(1, min(blas_threads(), len(images)))
+
+    def work(worker: int) -> None:
+        rows = np.empty((n_positions, filters.shape[0]), np.float32)
+        for i in range(worker, len(images), workers):
+            gather(images[i : i + 1], *geometry.patch, geometry.stride, floor, rows)
+            into = out[i].reshape(n_cells, signs, k)
+            for part, columns in zip(parts, contiguous, strict=True):
+                pooled = np.empty((n_cells, signs * columns.shape[1]), np.float32)
+                pool(rows @ columns, positions, cells, weights, threshold, both_signs, pooled)
+                into[:, :, part] = pooled.reshape(n_cells, signs, -1)
+
+    run_threads(work, workers)
+
+
+def _pool_by_tensors(
+    images: Any,
+    out: Any,
+    filters: np.ndarray,
+    geometry: PatchGeometry,
+    floor: float,
+    threshold: float,
+    both_signs: bool,
+) -> None:
+    k, n_positions, n_cells = filters.shape[1], geometry.n_positions, geometry.n_cells
+    on_device, pooling = xa.like(filters, images), xa.like(geometry.pooling, images)
+    batch = max(1, TUNING.activation_device_bytes // (4 * n_positions * (k + 2 * filters.shape[0])))
+    for rows in slices(images.shape[0], batch):
+        patches = _unfolded(images[rows], geometry, floor)
+        active = (patches @ on_device[:-1]) + on_device[-1]
+        del patches
+        into = out[rows].reshape(rows.stop - rows.start, n_cells, -1, k)
+        plus = xa.clip_below_(active - threshold, 0.0)
+        into[:, :, 0] = pooling @ plus.reshape(-1, n_positions, k)
+        if both_signs:
+            active *= -1
+            active -= threshold
+            into[:, :, 1] = pooling @ xa.clip_below_(active, 0.0).reshape(-1, n_positions, k)
+
+
+def _unfolded(images: Any, geometry: PatchGeometry, floor: float) -> Array:
     """Return all normalised patches of a tensor of images."""
-    windows = images.unfold(1, patch[0], stride).unfold(2, patch[1], stride)  # (n, rows, columns, channels, height, width)
-    windows = windows.permute(0, 1, 2, 4, 5, 3)
-    rows = windows.reshape(-1, patch[0] * patch[1] * images.shape[3])
+    (height, width), stride = geometry.patch, geometry.stride
+    windows = images.unfold(1, height, stride).unfold(2, width, stride)  # (n, rows, columns, channels, height, width)
+    rows = windows.permute(0, 1, 2, 4, 5, 3).reshape(-1, geometry.n_values)
     rows = rows - rows.mean(dim=1, keepdim=True)
     rows /= (rows.square().mean(dim=1, keepdim=True) + floor).sqrt_()
     return rows

@@ -21,7 +21,7 @@ methods for least-squares support vector machines", 2016, eqs. (69)-(75).
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +30,7 @@ from scipy.fft import rfft
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import StrOptions
 
-from gramless._core.constraints import POSITIVE_INTEGER, link_documentation
+from gramless._core.constraints import POSITIVE_INTEGER, estimator
 from gramless.images.filters import centre_and_normalise
 from gramless.images.transformer import ImageTransformer
 
@@ -64,8 +64,7 @@ def _normalise_blocks(V: np.ndarray, norm: str) -> np.ndarray:
     return unit(np.minimum(unit(V), 0.2)) if norm == "l2-hys" else unit(V)
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     """Histograms of oriented gradients.
 
@@ -95,17 +94,15 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ImageTransformer._parameter_constraints,
         "cell": [POSITIVE_INTEGER],
         "bins": [POSITIVE_INTEGER],
         "blocks": [POSITIVE_INTEGER],
         "norm": [StrOptions({"l2-hys", "l2", "l1", "none"})],
     }
 
-    cell: int = 4
-    bins: int = 9
-    blocks: int = 2
-    _: KW_ONLY
+    cell: int = field(default=4, kw_only=False)
+    bins: int = field(default=9, kw_only=False)
+    blocks: int = field(default=2, kw_only=False)
     norm: str = "l2-hys"
 
     # The arrays of `_transform_block` have 8 bytes per number.
@@ -135,7 +132,7 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
         return _normalise_blocks(windows.reshape(*windows.shape[:3], -1), self.norm).reshape(n, -1)
 
 
-@link_documentation
+@estimator
 class SpectrumFeatures(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     """Normalised pixels, followed by the normalised square roots of the Fourier magnitudes.
 

@@ -16,16 +16,14 @@ Reference: Andrecut, "Randomized kernel methods for least-squares support vector
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Real
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.ndimage import gaussian_filter, median_filter
 from sklearn.base import OneToOneFeatureMixin
-from sklearn.utils._param_validation import Interval
 
-from gramless._core.constraints import POSITIVE_INTEGER, link_documentation
+from gramless._core.constraints import NON_NEGATIVE, POSITIVE_INTEGER, estimator
 from gramless.images.transformer import ImageTransformer
 
 
@@ -40,7 +38,7 @@ def centre_and_normalise(V: np.ndarray) -> np.ndarray:
     return V
 
 
-@link_documentation
+@estimator
 class UnitNormalizer(OneToOneFeatureMixin, ImageTransformer):
     """Centre every image and scale it to unit norm, all channels together.
 
@@ -70,7 +68,7 @@ class UnitNormalizer(OneToOneFeatureMixin, ImageTransformer):
         return centre_and_normalise(images.reshape(len(images), -1).astype(dtype))
 
 
-@link_documentation
+@estimator
 class Scale01(OneToOneFeatureMixin, ImageTransformer):
     """Scale the intensities of every image to [0, 1], all channels together.
 
@@ -103,8 +101,7 @@ class Scale01(OneToOneFeatureMixin, ImageTransformer):
         return out
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class GaussianWindow(OneToOneFeatureMixin, ImageTransformer):
     """Multiply every image by a Gaussian centred on it, which fades out the border.
 
@@ -128,12 +125,9 @@ class GaussianWindow(OneToOneFeatureMixin, ImageTransformer):
            [0.29, 0.37, 0.29, 0.14]])
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ImageTransformer._parameter_constraints,
-        "c": [Interval(Real, 0, None, closed="left"), None],
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"c": [NON_NEGATIVE, None]}
 
-    c: float | None = None
+    c: float | None = field(default=None, kw_only=False)
 
     def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
         def profile(side: int) -> np.ndarray:
@@ -143,8 +137,7 @@ class GaussianWindow(OneToOneFeatureMixin, ImageTransformer):
         return images * np.outer(profile(images.shape[1]), profile(images.shape[2])).astype(dtype)[:, :, None]
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class MedianFilter(OneToOneFeatureMixin, ImageTransformer):
     """Replace every pixel by the median of the window around it.
 
@@ -167,19 +160,15 @@ class MedianFilter(OneToOneFeatureMixin, ImageTransformer):
     0.0
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ImageTransformer._parameter_constraints,
-        "size": [POSITIVE_INTEGER],
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"size": [POSITIVE_INTEGER]}
 
-    size: int = 3
+    size: int = field(default=3, kw_only=False)
 
     def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return median_filter(images, size=int(self.size), axes=(1, 2))
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class GaussianBlur(OneToOneFeatureMixin, ImageTransformer):
     """Convolve every image with a Gaussian.
 
@@ -204,12 +193,9 @@ class GaussianBlur(OneToOneFeatureMixin, ImageTransformer):
            [0.01, 0.08, 0.01]])
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ImageTransformer._parameter_constraints,
-        "sigma": [Interval(Real, 0, None, closed="left")],
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"sigma": [NON_NEGATIVE]}
 
-    sigma: float = 1.0
+    sigma: float = field(default=1.0, kw_only=False)
 
     def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return gaussian_filter(images, self.sigma, output=dtype, mode="constant", axes=(1, 2))

@@ -12,7 +12,7 @@ returns the same values in four times the time.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import field
 from functools import lru_cache
 from numbers import Real
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from gramless._core.constraints import POSITIVE, link_documentation
+from gramless._core.constraints import POSITIVE, estimator
 from gramless.images.transformer import ImageTransformer
 
 # Lines whose sum is at least this fraction of the largest one belong to the same stroke.
@@ -75,8 +75,7 @@ def hough_matrix(height: int, width: int, angles: tuple[float, ...], dtype: np.d
     return csr_array(entries, (len(angles) * n_offsets, height * width)), n_offsets
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class Crop(OneToOneFeatureMixin, ImageTransformer):
     """Remove the dark border of every image and stretch the rest to the full size.
 
@@ -108,13 +107,11 @@ class Crop(OneToOneFeatureMixin, ImageTransformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ImageTransformer._parameter_constraints,
         "threshold": [Real],
         "keep_aspect": ["boolean"],
     }
 
-    threshold: float = 0
-    _: KW_ONLY
+    threshold: float = field(default=0, kw_only=False)
     keep_aspect: bool = False
 
     _copies = 8
@@ -137,8 +134,7 @@ class Crop(OneToOneFeatureMixin, ImageTransformer):
         return images
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class Deskew(OneToOneFeatureMixin, ImageTransformer):
     """Straighten slanted bright strokes on a dark background by a shear along the rows.
 
@@ -173,14 +169,12 @@ class Deskew(OneToOneFeatureMixin, ImageTransformer):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ImageTransformer._parameter_constraints,
         "method": [StrOptions({"moments", "hough"})],
         "max_angle": [Interval(Real, 0, 90, closed="neither")],
         "angle_step": [POSITIVE],
     }
 
-    method: str = "moments"
-    _: KW_ONLY
+    method: str = field(default="moments", kw_only=False)
     max_angle: float = 30.0
     angle_step: float = 1.0
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import field
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -30,79 +30,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import POSITIVE_INTEGER, link_documentation
+from gramless._core.constraints import NON_NEGATIVE, POSITIVE_INTEGER, estimator
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.progress import Progress, log_progress, throughput_record
 from gramless._core.threads import slices
 from gramless._core.validation import atomic_fit
 from gramless.approximation.clustering.steps import common_directions
-from gramless.images.activations import Activations, make_pooling, normalised_patches
+from gramless.images.activations import PatchGeometry, normalised_patches, patch_geometry, pool_activations
 from gramless.images.projection import leading_directions, n_sample_rows
-from gramless.images.reading import ImageShape, integer_pair, pixel_range, read_images, sample_images
+from gramless.images.reading import pixel_range, read_images, sample_images
 from gramless.images.tuning import TUNING
 
 # Rows with a smaller norm belong to images without contrast; they are rounding errors and are set to zero.
 _NO_NORM = 1e-12
 # Float64 values per patch in spherical k-means: norm, mass, label, cosine and temporaries of these.
 _CLUSTERING_VALUES = 8
-_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
-_OR_INFINITE = Interval(Real, 0, None, closed="both")
 
 
-@dataclass(frozen=True)
-class PatchGeometry:
-    """Sizes of an image, of its patches and of the pooling grid; `positions` are the rows and columns of patches."""
-
-    image_shape: ImageShape
-    patch: tuple[int, int]
-    stride: int
-    positions: tuple[int, int]
-    grid: tuple[int, int]
-
-    @property
-    def n_positions(self) -> int:
-        """Number of patches of an image."""
-        return self.positions[0] * self.positions[1]
-
-    @property
-    def n_values(self) -> int:
-        """Number of values of a patch."""
-        return self.patch[0] * self.patch[1] * self.image_shape[2]
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells of the pooling grid."""
-        return self.grid[0] * self.grid[1]
-
-
-def patch_geometry(image_shape: ImageShape, patch_size: Any, stride: int | None, pooling: Any) -> PatchGeometry:
-    """Return the sizes for images of a shape; parameters that are None depend on the size of the images."""
-    height, width, channels = image_shape
-    side = min(height, width)
-    step = int(stride) if stride is not None else max(1, side // 32)
-    if patch_size is None:
-        size = min(6 if channels > 1 else 7, max(3, 2 * round(side / 8) + 1)) + 2 * (step - 1)
-        patch = min(size, height), min(size, width)
-    else:
-        patch = integer_pair("patch_size", patch_size)
-    if patch[0] > height or patch[1] > width:
-        raise ValueError(f"patch_size {patch[0]} x {patch[1]} is larger than the images of {height} x {width} pixels.")
-    positions = (height - patch[0]) // step + 1, (width - patch[1]) // step + 1
-    if pooling is None:
-        rows, columns = (min(TUNING.pooling_cells, max(1, count // 2)) for count in positions)
-        grid = rows, columns
-    else:
-        grid = integer_pair("pooling", pooling)
-    if grid[0] > positions[0] or grid[1] > positions[1]:
-        raise ValueError(
-            f"pooling {grid[0]} x {grid[1]} has more cells than there are positions of a patch, "
-            f"{positions[0]} x {positions[1]}."
-        )
-    return PatchGeometry(image_shape, patch, step, positions, grid)
-
-
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features of images from a dictionary of their patches.
 
@@ -189,12 +134,11 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_atoms": [POSITIVE_INTEGER],
-        "patch_size": [POSITIVE_INTEGER, "array-like", None],
         "pooling": [POSITIVE_INTEGER, "array-like", None],
         "stride": [POSITIVE_INTEGER, None],
-        "contrast": [_NOT_NEGATIVE, None],
-        "whitening": [_OR_INFINITE, None],
-        "threshold": [_NOT_NEGATIVE],
+        "contrast": [NON_NEGATIVE, None],
+        "whitening": [Interval(Real, 0, None, closed="both"), None],
+        "threshold": [NON_NEGATIVE],
         "signs": [Options(int, {1, 2})],
         "root": ["boolean"],
         "mirror": ["boolean"],
@@ -202,16 +146,10 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         "n_images": [POSITIVE_INTEGER],
         "n_patches": [POSITIVE_INTEGER],
         "n_passes": [POSITIVE_INTEGER],
-        "shape": "no_validation",
         "dtype": [StrOptions({"float32", "float64", "uint8"})],
-        "device": "no_validation",
-        "memory_budget": "no_validation",
-        "verbose": ["verbose"],
-        "random_state": ["random_state"],
     }
 
-    n_atoms: int = 256
-    _: KW_ONLY
+    n_atoms: int = field(default=256, kw_only=False)
     patch_size: Any = None
     pooling: Any = None
     stride: int | None = None
@@ -397,7 +335,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         parts = []
         batch = max(1, self._batch_bytes(xa.device_of(images)) // (4 * positions * (geometry.n_values + 1)))
         for rows in slices(n, batch):
-            patches = normalised_patches(self._scaled(images[rows]), geometry.patch, geometry.stride, self._contrast)
+            patches = normalised_patches(self._scaled(images[rows]), geometry, self._contrast)
             count = rows.stop - rows.start
             if each < positions:
                 chosen = np.argpartition(rng.random((count, positions)), each, axis=1)[:, :each]
@@ -477,17 +415,9 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def _pooled(self, images: Array) -> Array:
         """Return the averages of the activations, or their square roots."""
-        images, geometry = self._scaled(images), self._geometry
-        encode = Activations(
-            self.filters_,
-            geometry.patch,
-            geometry.stride,
-            self._contrast,
-            float(self.threshold),
-            self.signs == 2,
-            make_pooling(*geometry.positions, geometry.grid),
-        )
-        out = encode(images, xa.empty((images.shape[0], self.n_features_), images))
+        images = self._scaled(images)
+        out = xa.empty((images.shape[0], self.n_features_), images)
+        pool_activations(images, out, self.filters_, self._geometry, self._contrast, float(self.threshold), self.signs == 2)
         return xa.sqrt_(out) if self.root else out
 
     def _halves(self, features: Array) -> list[Array]:

@@ -8,22 +8,21 @@ images until a block of them is normalised, so `iterate` never stores more than 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import field
 from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from gramless._core.constraints import POSITIVE_INTEGER, link_documentation
+from gramless._core.constraints import POSITIVE_INTEGER, estimator
 from gramless._core.threads import slices
 from gramless.images.filters import centre_and_normalise
-from gramless.images.reading import integer_pair
+from gramless.images.reading import integer_pair, patch_positions
 from gramless.images.transformer import ImageTransformer
 
 
-@link_documentation
-@dataclass(eq=False, repr=False)
+@estimator
 class Patches(ImageTransformer):
     """Extract all patches of every image, one row per patch, ordered by image.
 
@@ -54,15 +53,9 @@ class Patches(ImageTransformer):
     ((160, 625), 16)
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **ImageTransformer._parameter_constraints,
-        "patch_size": [POSITIVE_INTEGER, "array-like", None],
-        "stride": [POSITIVE_INTEGER],
-        "normalise": ["boolean"],
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"stride": [POSITIVE_INTEGER]}
 
-    patch_size: Any = None
-    _: KW_ONLY
+    patch_size: Any = field(default=None, kw_only=False)
     stride: int = 1
     normalise: bool = True
 
@@ -79,12 +72,7 @@ class Patches(ImageTransformer):
         int
             Number of patches.
         """
-        size = self._size(shape)
-        if size[0] > shape[0] or size[1] > shape[1]:
-            raise ValueError(
-                f"patch_size {size[0]} x {size[1]} is larger than the images of {shape[0]} x {shape[1]} pixels."
-            )
-        return prod((side - length) // int(self.stride) + 1 for side, length in zip(shape, size, strict=False))
+        return prod(patch_positions(shape, self._size(shape), int(self.stride)))
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the patches of all images.

@@ -89,3 +89,11 @@ def integer_pair(name: str, value: Any) -> tuple[int, int]:
     if len(pair) != 2 or any(int(side) != side or side < 1 for side in pair):
         raise ValueError(f"{name} must be one or two positive integers, got {value!r}.")
     return int(pair[0]), int(pair[1])
+
+
+def patch_positions(image_shape: tuple[int, ...], patch: tuple[int, int], stride: int) -> tuple[int, int]:
+    """Return the rows and columns of the positions of a patch in an image."""
+    height, width = image_shape[:2]
+    if patch[0] > height or patch[1] > width:
+        raise ValueError(f"patch_size {patch[0]} x {patch[1]} is larger than the images of {height} x {width} pixels.")
+    return (height - patch[0]) // stride + 1, (width - patch[1]) // stride + 1

@@ -7,9 +7,8 @@ the result once and applies the function block by block, so that the memory beyo
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -21,7 +20,7 @@ from gramless.images.reading import flatten_images, image_shape
 from gramless.images.tuning import TUNING, ImageTuning
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class ImageTransformer(TransformerMixin, BaseEstimator):
     """Base class of the image transformers; subclasses define `_transform_block`."""
 
@@ -29,9 +28,7 @@ class ImageTransformer(TransformerMixin, BaseEstimator):
     _vectors_allowed = False
     # Temporary arrays of a block, each of the size of the images or of the results, whichever is larger.
     _copies = 2
-    _parameter_constraints: ClassVar[dict[str, Any]] = {"shape": "no_validation", "n_jobs": [Integral, None]}
 
-    _: KW_ONLY
     shape: Any = None
     n_jobs: int | None = None
 

@@ -27,9 +27,8 @@ from sklearn.preprocessing import (
 import gramless
 from gramless import LSSVC, LSSVR, TableClassifier, TableRegressor, to_onnx
 from gramless.deployment.onnx.graph import Graph
-from gramless.deployment.onnx.quantiles import normal_quantile
 from gramless.deployment.onnx.tables import _year_start
-from gramless.deployment.onnx.transformers import TRANSFORMER_GRAPHS
+from gramless.deployment.onnx.transformers import TRANSFORMER_GRAPHS, normal_quantile
 from gramless.tables.tuning import TUNING
 
 

@@ -24,9 +24,8 @@ from gramless.cli.options import TrainSettings
 from gramless.cli.serve import load_scorer, named_files
 from gramless.cli.train import train
 from gramless.deployment.serving.app import scoring_app
-from gramless.deployment.serving.batching import RequestBatcher
-from gramless.deployment.serving.body_reader import BodyReader
-from gramless.deployment.serving.request_rows import RequestRows
+from gramless.deployment.serving.models import RequestBatcher
+from gramless.deployment.serving.requests import BodyReader, RequestRows
 from gramless.deployment.serving.scorer import RequestError, Scores
 from gramless.deployment.tuning import Limits
 from gramless.tables.preparation import Preparation

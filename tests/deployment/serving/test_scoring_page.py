@@ -71,6 +71,11 @@ def test_model_selection_and_interval(watched, address):
     watched.get_by_text("90 % interval:").wait_for()
     assert watched.locator("h1").inner_text() == "Predict weight"
     assert not watched.locator("#chances").is_visible()
+    watched.get_by_label("leaves").fill("12")
+    watched.locator("#moved li").first.wait_for()
+    # The form shows the typical height with six digits: the effect of this rounding is not listed.
+    assert watched.locator("#moved li span").all_inner_texts() == ["leaves"]
+    assert watched.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
     assert watched.errors == []
 
 

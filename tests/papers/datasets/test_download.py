@@ -11,9 +11,7 @@ import pytest
 from server import Files
 from sklearn.datasets import load_wine
 
-from gramless.papers.datasets import DatasetError, find, load
-from gramless.papers.datasets.catalogue import CATALOGUE, digest
-from gramless.papers.datasets.loading import fetch
+from gramless.papers.datasets import CATALOGUE, DatasetError, digest, fetch, find, load
 
 CONTENT = bytes(range(256)) * 4000
 SUM = "sha256:" + hashlib.sha256(CONTENT).hexdigest()

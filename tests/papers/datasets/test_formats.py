@@ -8,8 +8,8 @@ import numpy as np
 import published_files
 import pytest
 
-from gramless.papers.datasets import find, formats
-from gramless.papers.datasets.catalogue import CATALOGUE, digest
+from gramless.papers import formats
+from gramless.papers.datasets import CATALOGUE, digest, find
 
 
 def stored(name):

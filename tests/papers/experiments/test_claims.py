@@ -7,19 +7,18 @@ from pathlib import Path
 import pytest
 from scipy.stats import t
 
-from gramless.papers.experiments import (
+from gramless.papers.experiments.claims import Check, check_claim, check_comparison
+from gramless.papers.experiments.declarations import (
     PAPERS,
     Cause,
     Claim,
     Comparison,
     Printed,
-    Results,
     claims,
     records_of,
     specs,
     specs_of_claim,
 )
-from gramless.papers.experiments.claims import check_claim, check_comparison
 from gramless.papers.experiments.measures import (
     Measure,
     at_step,
@@ -31,6 +30,7 @@ from gramless.papers.experiments.measures import (
     late_mean,
     lead_of_pair,
 )
+from gramless.papers.experiments.results import Results
 from gramless.papers.report.formatting import group_by
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
@@ -64,14 +64,14 @@ def claim_of(*comparisons, **fields):
 
 def test_tolerance_between_settings_is_the_confidence_interval_of_the_paired_differences():
     low, high = check_comparison(NEAR, "budget", FOUND)
-    assert (low.at, low.gap, low.holds, low.n_seeds) == (0.2, -0.5, True, 3)
+    assert (low.one.params["share"], low.gap, low.holds, low.n_seeds) == (0.2, -0.5, True, 3)
     assert low.tolerance == pytest.approx(t.ppf(0.975, 2) * 0.5 / math.sqrt(3))  # differences -1, -0.5, 0
-    assert (high.at, high.gap, high.holds) == (1.0, -5.0, False)
+    assert (high.one.params["share"], high.gap, high.holds) == (1.0, -5.0, False)
 
 
 def test_tolerance_of_a_printed_value_is_its_rounding_and_the_prediction_interval_of_another_run():
     (check,) = check_comparison(VALUE, "budget", FOUND)
-    assert check.measured == pytest.approx(9.0)
+    assert check.gap == pytest.approx(-1.0)
     interval = t.ppf(0.975, 2) * math.sqrt(1 + 1 / 3)
     assert check.tolerance == pytest.approx(0.05 + interval)
     (wider,) = check_comparison(replace(VALUE, other=Printed("10.0", "0.2")), "budget", FOUND)
@@ -108,7 +108,7 @@ def test_relations(relation, expected):
     """Gaps of -2, -1.01, 0, 1.01 and 2; the tolerance is 1 for the strict relations and 1.5 for the others."""
     comparison = Comparison("data", {}, relation, 0.0)
     tolerance = 1.0 if relation in ("below", "above") else 1.5
-    held = [comparison.holds(gap, tolerance) for gap in (-2.0, -1.01, 0.0, 1.01, 2.0)]
+    held = [Check(comparison, None, 0.0, gap, tolerance, 3).holds for gap in (-2.0, -1.01, 0.0, 1.01, 2.0)]
     assert held == [sign == "+" for sign in expected]
 
 

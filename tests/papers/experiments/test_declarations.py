@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from gramless.papers.experiments import CHAPTERS, Reference, Spec, Table, product, specs
+from gramless.papers.experiments.declarations import CHAPTERS, Reference, Spec, Table, product, specs
 
 ALL = specs("all")
 

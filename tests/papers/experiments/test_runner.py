@@ -15,8 +15,9 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.preprocessing import StandardScaler
 
 from gramless.papers.datasets import load
-from gramless.papers.experiments import Confusion, Gallery, Results, Spec, product, run
-from gramless.papers.experiments.runner import _delayed_interrupts
+from gramless.papers.experiments.declarations import Confusion, Gallery, Spec, product
+from gramless.papers.experiments.results import Results
+from gramless.papers.experiments.runner import _delayed_interrupts, run
 
 
 class Stepwise(ClassifierMixin, BaseEstimator):

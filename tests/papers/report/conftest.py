@@ -5,7 +5,17 @@ import base64
 import numpy as np
 import pytest
 
-from gramless.papers.experiments import Confusion, Curve, Gallery, History, Pictures, Reference, Spec, Table, product
+from gramless.papers.experiments.declarations import (
+    Confusion,
+    Curve,
+    Gallery,
+    History,
+    Pictures,
+    Reference,
+    Spec,
+    Table,
+    product,
+)
 from gramless.papers.report import write_report
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>"\'&'

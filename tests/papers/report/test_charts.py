@@ -11,13 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from gramless.papers.experiments import Reference
+from gramless.papers.experiments.declarations import Curve, Reference
 from gramless.papers.report.charts import ChartLine, LineChart, draw
-from gramless.papers.report.views import data_url
+from gramless.papers.report.page import data_url
 
 
-def chart_of(lines, **options):
-    return LineChart("x", "test accuracy, %", lines, **options)
+def chart_of(lines, y="residual", log_y=False, **options):
+    return LineChart(Curve("x", y, log_y=log_y), lines=lines, **options)
 
 
 def parsed(chart):
@@ -42,7 +42,7 @@ def corners(path):
 
 @pytest.mark.parametrize("values", [[99.5, 99.9, 100.0], [90.0, 95.0, 99.0], [0.0, 50.0, 100.0], [100.0, 100.0, 100.0]])
 def test_no_axis_of_a_percentage_goes_beyond_a_hundred(values):
-    svg = parsed(chart_of([ChartLine("", [1, 2, 3], values, [5.0, 5.0, 5.0])], percent=True))
+    svg = parsed(chart_of([ChartLine("", [1, 2, 3], values, [5.0, 5.0, 5.0])], "accuracy"))
     assert len(y_ticks(svg)) >= 2
     assert 0 <= min(y_ticks(svg)) <= max(y_ticks(svg)) <= 100
 

@@ -1,7 +1,7 @@
 """Claims as values for the templates."""
 
-from gramless.papers.experiments import Cause, Claim, Comparison
 from gramless.papers.experiments.claims import check_claim
+from gramless.papers.experiments.declarations import Cause, Claim, Comparison
 from gramless.papers.experiments.measures import Measure
 from gramless.papers.report.claims import claim_values
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gramless.papers.datasets.catalogue import CATALOGUE
+from gramless.papers.datasets import CATALOGUE
 from gramless.papers.report import write_report
 
 CIFAR10_CLASSES = CATALOGUE["cifar10"].fields["class_names"]

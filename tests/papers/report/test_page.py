@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gramless.papers.experiments import PAPERS, Curve, Results, Table, product, specs
-from gramless.papers.experiments.results import on_one_device, points
+from gramless.papers.experiments.declarations import PAPERS, Curve, Table, product, specs
+from gramless.papers.experiments.results import Results, on_one_device, points
 from gramless.papers.report import page, write_report
 from gramless.papers.report.charts import figures
 from gramless.papers.report.formatting import (
@@ -27,7 +27,7 @@ from gramless.papers.report.formatting import (
     plain_number,
     varying_among,
 )
-from gramless.papers.report.views import command
+from gramless.papers.report.page import command
 
 RESULTS = pathlib.Path(__file__).parents[3] / "benchmarks" / "results"
 
@@ -281,7 +281,7 @@ def test_seeds_are_averaged(report_records):
 
 
 def test_the_most_specific_figure_of_the_paper_wins():
-    from gramless.papers.experiments import Reference
+    from gramless.papers.experiments.declarations import Reference
 
     general, special = Reference(1.0, "a"), Reference(2.0, "b", {"J": 1})
     assert paper_value([general, special], {"J": 1}, "error") is special

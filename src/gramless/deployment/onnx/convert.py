@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -20,25 +21,20 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+import gramless
 from gramless._version import __version__
 from gramless.deployment.onnx.graph import Graph, Tensor
 from gramless.deployment.onnx.kernels import kernel_block
-from gramless.deployment.onnx.probabilities import coupled, label_values, pick_labels, sigmoids, softmax, vote_scores
 from gramless.deployment.onnx.tables import link, table_columns, table_inputs, table_scores
 from gramless.deployment.onnx.transformers import column_parts, named_columns, transformed
-from gramless.estimators.budget import BudgetLSSVC, BudgetLSSVR
-from gramless.estimators.fourier import FourierLSSVC, FourierLSSVR
-from gramless.estimators.lssvm import LSSVC, LSSVR
-from gramless.estimators.mkl import MKLClassifier
-from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
-from gramless.estimators.prototypes import PrototypeLSSVC
-from gramless.estimators.risvo import RiSVOClassifier
-from gramless.estimators.svm import KernelOneClassSVM, KernelSVC, KernelSVR
-from gramless.estimators.table import TableClassifier, TableRegressor
 from gramless.svm.multiclass import SupportVectorModel
 
 Outputs = dict[str, Tensor]
 ModelGraph = Callable[[Any, Tensor], Outputs]
+# Pairwise probabilities are clipped as in `gramless.inference.coupling`.
+_SMALLEST = 1e-7
+# Diagonal added to the coupling matrix, which is singular if all pairwise probabilities are consistent.
+_RIDGE = 1e-12
 
 
 def to_onnx(model: Any) -> Any:
@@ -124,7 +120,7 @@ def _precision(model: Any) -> np.dtype:
 
 def _has_one_output(model: Any) -> bool:
     """Return True if a regressor predicts one number for each row."""
-    if isinstance(model, KernelSVR):
+    if isinstance(model, gramless.KernelSVR):
         return not model._predicts_quantiles or np.ndim(model.quantile) == 0
     return bool(getattr(model, "_single_output", True))
 
@@ -205,22 +201,94 @@ def _one_class(model: Any, x: Tensor) -> Outputs:
     return {"prediction": (scores >= 0.0).where(1.0, -1.0).flat(), "scores": scores}
 
 
-_EXPANSIONS = (
-    LSSVC,
-    LSSVR,
-    NystromLSSVC,
-    NystromLSSVR,
-    BudgetLSSVC,
-    BudgetLSSVR,
-    RiSVOClassifier,
-    PrototypeLSSVC,
-)
+# Labels and probabilities from scores
+
+
+def pick_labels(scores: Tensor, classes: np.ndarray, *, one_column: bool) -> Tensor:
+    """Return the class with the largest score, of shape (n,); the sign of the scores decides if they are one column."""
+    codes = (scores.flat() > 0.0).cast(np.int64) if one_column else scores.op("ArgMax", axis=1, keepdims=0)
+    return codes.graph.op("Gather", label_values(classes), codes, axis=0)
+
+
+def label_values(classes: np.ndarray) -> np.ndarray:
+    """Return labels in a type of ONNX: int64 for integers and booleans, float64 for other numbers, else strings."""
+    if classes.dtype.kind in "iub":
+        return classes.astype(np.int64)
+    return classes.astype(np.float64) if classes.dtype.kind == "f" else classes.astype(str).astype(object)
+
+
+def softmax(scores: Tensor, n_classes: int) -> Tensor:
+    """Return the softmax of scores; of one column the sigmoid and its complement."""
+    return scores.op("Softmax", axis=1) if n_classes > 2 else _with_complement(scores.op("Sigmoid"))
+
+
+def sigmoids(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
+    """Return Platt's sigmoid of each score, normalised over the classes; parameters are slopes and offsets."""
+    p = _sigmoid(scores, parameters)
+    if n_classes == 2:
+        return _with_complement(p)
+    total = p.sum(1)
+    share = p / total.op("Max", float(np.finfo(p.graph.dtype).tiny))
+    return (total > 0.0).where(share, 1.0 / n_classes)
+
+
+def coupled(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
+    """Return one distribution from the sigmoids of all pairs of classes: the solution of `Q p = c 1`.
+
+    `Q` is the positive semi-definite matrix of `gramless.inference.coupling`, so Gaussian elimination needs no pivoting;
+    the graph has one step for each class.
+    """
+    k, pairs = n_classes, list(combinations(range(n_classes), 2))
+    r = _sigmoid(scores, parameters).op("Clip", _SMALLEST, 1 - _SMALLEST)
+    other = 1.0 - r
+    # Entries of Q are sums of products of pairs: constant matrices arrange them.
+    squares, products = np.zeros((2, len(pairs), k * k)), np.zeros((len(pairs), k * k))
+    for number, (i, j) in enumerate(pairs):
+        squares[0, number, j * k + j] = squares[1, number, i * k + i] = 1.0
+        products[number, i * k + j] = products[number, j * k + i] = -1.0
+    Q = (r * r) @ squares[0] + (other * other) @ squares[1] + (r * other) @ products
+    rows = Q.op("Reshape", np.array([-1, k, k])) + _RIDGE * np.eye(k)
+    ones = rows.op("Gather", np.array([0]), axis=2) * 0.0 + 1.0
+    system = rows.op("Concat", ones, axis=2)
+    for step in range(k):
+        pivot_row = system.columns(step)
+        pivot_row = pivot_row / pivot_row.op("Gather", np.array([step]), axis=2)
+        is_pivot = (np.arange(k) == step)[None, :, None]
+        eliminated = system - system.op("Gather", np.array([step]), axis=2) * pivot_row
+        system = system.graph.op("Where", is_pivot, pivot_row, eliminated)
+    solution = system.op("Gather", np.array([k]), axis=2).op("Squeeze", np.array([2]))
+    p = (solution / solution.sum(1)).op("Max", 0.0)
+    return p / p.sum(1)
+
+
+def vote_scores(scores: Tensor, n_classes: int) -> Tensor:
+    """Return the votes of the pairs for each class, plus a confidence below one half that breaks ties."""
+    pairs = list(combinations(range(n_classes), 2))
+    first, second = np.zeros((2, len(pairs), n_classes))
+    for p, (i, j) in enumerate(pairs):
+        first[p, i] = second[p, j] = 1.0
+    wins = (scores > 0.0).as_float()
+    confidence = scores @ (first - second)
+    return wins @ first + (1.0 - wins) @ second + confidence / ((confidence.op("Abs") + 1.0) * 3.0)
+
+
+def _sigmoid(scores: Tensor, parameters: np.ndarray) -> Tensor:
+    slope, offset = np.asarray(parameters, dtype=np.float64).T
+    return (scores * -slope - offset).op("Sigmoid")
+
+
+def _with_complement(p: Tensor) -> Tensor:
+    return (1.0 - p).op("Concat", p, axis=1)
+
+
 MODEL_GRAPHS: dict[type, ModelGraph] = {
-    **dict.fromkeys(_EXPANSIONS, _expansion),
-    **dict.fromkeys((FourierLSSVC, FourierLSSVR), _fourier),
-    **dict.fromkeys((KernelSVC, KernelSVR, MKLClassifier), _support_vectors),
-    KernelOneClassSVM: _one_class,
+    **dict.fromkeys((gramless.LSSVC, gramless.LSSVR, gramless.NystromLSSVC, gramless.NystromLSSVR), _expansion),
+    **dict.fromkeys((gramless.BudgetLSSVC, gramless.BudgetLSSVR), _expansion),
+    **dict.fromkeys((gramless.RiSVOClassifier, gramless.PrototypeLSSVC), _expansion),
+    **dict.fromkeys((gramless.FourierLSSVC, gramless.FourierLSSVR), _fourier),
+    **dict.fromkeys((gramless.KernelSVC, gramless.KernelSVR, gramless.MKLClassifier), _support_vectors),
+    gramless.KernelOneClassSVM: _one_class,
 }
 """Functions that write estimators as ONNX operators, by type."""
-TABLE_MODELS = (TableClassifier, TableRegressor)
+TABLE_MODELS = (gramless.TableClassifier, gramless.TableRegressor)
 """Estimators of tables, which have one input for each column."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 with suppress(ImportError):  # `to_onnx` reports that the optional package is missing
-    from onnx import AttributeProto, NodeProto, checker, helper, numpy_helper
+    from onnx import checker, compose, helper, numpy_helper
 
 OPSET = 19
 # IR version of ONNX 1.14, which runtimes with this operator set support.
@@ -86,6 +86,7 @@ class Graph:
         self._nodes: list[Any] = []
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
+        self._included: list[Any] = []  # constants of included models
         self._constants: dict[bytes, tuple[str, np.ndarray]] = {}
         self._domains: dict[str, int] = {"": OPSET}
         self._taken: set[str] = set()
@@ -118,26 +119,16 @@ class Graph:
 
     def include(self, model: Any, x: Tensor) -> Tensor:
         """Add the nodes of an ONNX model with one input, which is x, and return its first output."""
-        prefix = self._name("part")
-        names = {model.graph.input[0].name: x.name, "": ""}
-        names |= {part.name: self._constant(numpy_helper.to_array(part)) for part in model.graph.initializer}
-        for node in model.graph.node:
-            if any(attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for attribute in node.attribute):
-                raise ValueError(f"the operator {node.op_type} contains a subgraph")
-            copied = NodeProto()
-            copied.CopyFrom(node)
-            copied.name = f"{prefix}_{node.name}"
-            for group in (copied.input, copied.output):
-                group[:] = [names.get(name, f"{prefix}_{name}") for name in group]
-            self._nodes.append(copied)
-        self._domains |= {one.domain: one.version for one in model.opset_import if one.domain}
-        output = model.graph.output[0].name
-        return Tensor(self, names.get(output, f"{prefix}_{output}"))
+        part = compose.add_prefix(model, f"{self._name('part')}_")
+        self._nodes += [helper.make_node("Identity", [x.name], [part.graph.input[0].name]), *part.graph.node]
+        self._included += part.graph.initializer
+        self._domains |= {one.domain: one.version for one in part.opset_import if one.domain}
+        return Tensor(self, part.graph.output[0].name)
 
     def model(self, description: str) -> Any:
         """Return the finished and checked onnx.ModelProto."""
         constants = [numpy_helper.from_array(array, name) for name, array in self._constants.values()]
-        graph = helper.make_graph(self._nodes, "gramless", self._inputs, self._outputs, constants)
+        graph = helper.make_graph(self._nodes, "gramless", self._inputs, self._outputs, constants + self._included)
         opsets = [helper.make_opsetid(domain, number) for domain, number in self._domains.items()]
         model = helper.make_model(graph, opset_imports=opsets, producer_name="gramless")
         model.ir_version = min(model.ir_version, _IR_VERSION)
@@ -146,13 +137,12 @@ class Graph:
         return model
 
     def _value_name(self, x: Any) -> str:
+        """Return the name of a value of the graph, or of the constant of an array or a number."""
         if isinstance(x, Tensor):
             return x.name
-        array = np.asarray(x)
-        return self._constant(array.astype(self.dtype) if array.dtype.kind == "f" else array)
-
-    def _constant(self, array: np.ndarray) -> str:
-        array = np.asarray(array, order="C")
+        array = np.asarray(x, order="C")
+        if array.dtype.kind == "f":
+            array = array.astype(self.dtype)
         content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
         key = array.dtype.str.encode() + repr(array.shape).encode() + content
         if key not in self._constants:

@@ -13,8 +13,7 @@ import numpy as np
 
 from gramless.deployment.onnx.graph import Tensor
 from gramless.deployment.onnx.kernels import kernel_block
-from gramless.deployment.onnx.quantiles import normal_quantile, ranks_among
-from gramless.deployment.onnx.transformers import one_hot
+from gramless.deployment.onnx.transformers import normal_quantile, one_hot, ranks_among
 from gramless.inference import softmax_link
 from gramless.tables import losses, preparation
 from gramless.tables.column_types import PHASE_DIGITS

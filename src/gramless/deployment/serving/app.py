@@ -13,7 +13,6 @@ Every error is answered with a 4xx or 5xx status and a JSON object with the reas
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -27,6 +26,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
@@ -34,18 +34,14 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 
 from gramless._version import __version__
-from gramless.deployment.serving.access import AccessMiddleware, error_response
-from gramless.deployment.serving.body_reader import BodyReader
 from gramless.deployment.serving.metrics import Metrics, MetricsMiddleware
-from gramless.deployment.serving.model_store import LoadScorer, ModelStore, ServedModel
-from gramless.deployment.serving.request_rows import CSV, JSON
+from gramless.deployment.serving.models import LoadScorer, ModelStore, ServedModel
+from gramless.deployment.serving.requests import CSV, JSON, BodyReader
 from gramless.deployment.serving.scorer import RequestError, Scores, effects_of_columns, row_count, with_typical_values
-from gramless.deployment.serving.server import PAGE_HEADERS
+from gramless.deployment.serving.server import PAGE_HEADERS, AccessMiddleware, error_response
 from gramless.deployment.tuning import Limits
 
 _CLIENT_CLOSED_REQUEST = 499  # status for the metrics only; the client has disconnected
-
-_log = logging.getLogger("gramless.deployment.serving")
 
 
 class ErrorResponse(BaseModel):
@@ -123,27 +119,19 @@ def scoring_app(
     limits = Limits() if limits is None else limits
     metrics, reader = Metrics(), BodyReader(limits)
     models = ModelStore(files, load, limits, metrics)
-    metrics.waiting_rows.set_function(lambda: models.waiting)
     folder = resources.files("gramless.deployment.serving")
     pages = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in ("scoring.html", "docs.html")}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        tasks: set[asyncio.Task[None]] = set()
-
-        def reload_all() -> None:
-            task = asyncio.create_task(_reload(models))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-        with suppress(NotImplementedError, RuntimeError, ValueError, AttributeError):
-            # Signal handlers exist only in the main thread, and not on Windows.
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_all)
-        if watch_seconds is not None:
-            tasks.add(asyncio.create_task(_reload_changed_files(models, watch_seconds)))
-        yield
-        for task in tasks:
-            task.cancel()
+        async with asyncio.TaskGroup() as tasks:
+            with suppress(NotImplementedError, RuntimeError, ValueError, AttributeError):
+                # Signal handlers exist only in the main thread, and not on Windows.
+                loop = asyncio.get_running_loop()
+                loop.add_signal_handler(signal.SIGHUP, lambda: tasks.create_task(models.reload()))
+            watching = tasks.create_task(models.reload_changed_files(watch_seconds))
+            yield
+            watching.cancel()
         await models.close()
 
     app = FastAPI(
@@ -178,7 +166,7 @@ def scoring_app(
 
     @app.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
     async def read_metrics(_: Request) -> Response:
-        return Response(metrics.text(), headers={"Content-Type": metrics.content_type})
+        return Response(generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     @app.get("/healthz", summary="State of the server", response_model=HealthResponse)
     async def health(_: Request) -> JSONResponse:
@@ -257,18 +245,18 @@ async def _predict(request: Request, model: ServedModel, reader: BodyReader, lim
         scores = scores.rows(0, n)
     if CSV in request.headers.get("accept", ""):
         return Response(await asyncio.to_thread(_as_csv, model.scorer.classes, scores), media_type=CSV)
-    content: dict[str, Any] = {"model": model.name, "predictions": scores.predictions.tolist()}
-    if scores.probabilities is not None:
-        content |= {"classes": model.scorer.classes, "probabilities": scores.probabilities.tolist()}
-    if scores.intervals is not None:
-        content["intervals"] = scores.intervals.tolist()
-    if scores.novel is not None:
-        content["novel"] = scores.novel.tolist()
-    if scores.unusual is not None:
-        content["unusual"] = scores.unusual
-    if effects is not None:
-        content["moved"] = effects
-    return Response(to_json(content, inf_nan_mode="null"), media_type=JSON)
+    content = {
+        "model": model.name,
+        "predictions": scores.predictions.tolist(),
+        "classes": None if scores.probabilities is None else model.scorer.classes,
+        "probabilities": scores.probabilities,
+        "intervals": scores.intervals,
+        "novel": scores.novel,
+        "unusual": scores.unusual,
+        "moved": effects,
+    }
+    known = {key: value for key, value in content.items() if value is not None}
+    return Response(to_json(known, inf_nan_mode="null", fallback=np.ndarray.tolist), media_type=JSON)
 
 
 def _as_csv(classes: list[Any] | None, scores: Scores) -> str:
@@ -281,17 +269,3 @@ def _as_csv(classes: list[Any] | None, scores: Scores) -> str:
     if scores.novel is not None:
         columns["novel"] = scores.novel
     return pd.DataFrame(columns).to_csv(index=False)
-
-
-async def _reload(models: ModelStore, *, changed_only: bool = False) -> None:
-    for name, outcome in (await models.reload(changed_only=changed_only)).items():
-        if outcome == "loaded":
-            _log.warning("reloaded %s", name)
-        else:
-            _log.error("kept the previous model %s, because its file cannot be loaded: %s", name, outcome)
-
-
-async def _reload_changed_files(models: ModelStore, seconds: float) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        await _reload(models, changed_only=True)

@@ -16,8 +16,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, Field, field_validator
 from starlette.middleware import Middleware
 
-from gramless.deployment.serving.access import AccessMiddleware
-from gramless.deployment.serving.server import PAGE_HEADERS
+from gramless.deployment.serving.server import PAGE_HEADERS, AccessMiddleware
 from gramless.estimators.image import ImageClassifier
 from gramless.images.activations import equal_areas
 

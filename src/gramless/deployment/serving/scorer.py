@@ -1,7 +1,7 @@
 """Interface between a server and a model: the input columns, and the scores of a table with these columns.
 
 A table is a dict of arrays, one per column: float64 with NaN for numbers, objects with NaN for categories and texts,
-datetime64 with NaT for dates. `gramless.deployment.serving.request_rows` validates the rows of a request and converts them
+datetime64 with NaT for dates. `gramless.deployment.serving.requests` validates the rows of a request and converts them
 to a table.
 """
 
@@ -62,8 +62,8 @@ class Scores:
 
     def rows(self, start: int, stop: int) -> Scores:
         """Return the scores of the rows from `start` to `stop`."""
-        parts = (self.predictions, self.probabilities, self.intervals, self.novel, self.unusual)
-        return Scores(*(None if part is None else part[start:stop] for part in parts))  # type: ignore[arg-type]
+        parts: dict[str, Any] = {key: None if part is None else part[start:stop] for key, part in vars(self).items()}
+        return Scores(**parts)
 
 
 class Scorer(Protocol):

@@ -7,9 +7,9 @@ the comparisons that test them. A module `<paper>.py` has functions that cannot 
 - A table `[experiments.NAME]` has the fields of `Spec`; fields that are missing are those of the experiment `like`. Each
   entry of `grid` is a product: a list is an axis, another value is constant. The entries of `views` name a view and its
   fields.
-- `data`, `features`, `estimator`, `extras` and `pictures` name entries of `[functions]` (see `functions.py`) or module-level
-  functions of `<paper>.py`, never lambdas, because each fit runs in a separate process that receives the `Spec` by pickle.
-  `data` can also name a dataset.
+- `data`, `features`, `estimator`, `extras` and `pictures` name entries of `[functions]` (see `declarations.py`) or
+  module-level functions of `<paper>.py`, never lambdas, because each fit runs in a separate process that receives the
+  `Spec` by pickle. `data` can also name a dataset.
 - A finished fit is not repeated as long as its declaration is the same (`Spec.key`). Titles, views and references can
   change; rename a function whose meaning changes.
 - `quick` lists the fields of the quick form, which runs on scikit-learn's digits unless it names other data without a file.
@@ -31,36 +31,3 @@ block_size=100 --seed 0`, and all that one claim needs with `gramless reproduce 
 of full-size runs are written with `--out benchmarks/results/<name>` and committed; in a copy of the source tree without git
 history, the environment variable GRAMLESS_COMMIT states the commit.
 """
-
-from gramless.papers.experiments.claims import Cause, Claim, Comparison, Printed, claims
-from gramless.papers.experiments.registry import (
-    CHAPTERS,
-    PAPERS,
-    Paper,
-    claim_named,
-    records_of,
-    specs,
-    specs_of_claim,
-)
-from gramless.papers.experiments.results import Results, ResultsError
-from gramless.papers.experiments.runner import Event, run
-from gramless.papers.experiments.spec import (
-    Confusion,
-    Curve,
-    Gallery,
-    History,
-    Pictures,
-    Reference,
-    Spec,
-    Table,
-    View,
-    product,
-)
-
-# fmt: off
-__all__ = [
-    "CHAPTERS", "PAPERS", "Cause", "Claim", "Comparison", "Confusion", "Curve", "Event", "Gallery", "History",
-    "Paper", "Pictures", "Printed", "Reference", "Results", "ResultsError", "Spec", "Table", "View", "claim_named", "claims",
-    "product", "records_of", "run", "specs", "specs_of_claim",
-]
-# fmt: on

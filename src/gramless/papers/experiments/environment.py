@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -26,10 +27,8 @@ def versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages that affect a result."""
     found = {"python": platform.python_version(), "gramless": __version__}
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return found
 
 
@@ -44,12 +43,14 @@ def hardware(device: str | None = None) -> dict[str, Any]:
 
         found["gpu"] = torch.cuda.get_device_name()
     threads = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    has_size = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if has_size else 0
     return {
         **found,
-        "cpu": _cpu_name(),
+        "cpu": _line("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "blas_threads": max(threads, default=None),
-        "memory_gb": _memory_gb(),
+        "memory_gb": round(memory / 1e9, 1) if memory else None,
         "system": f"{platform.system()} {platform.machine()}",
     }
 
@@ -71,18 +72,10 @@ def commit() -> str | None:
         return None
 
 
-def _cpu_name() -> str:
-    if Path("/proc/cpuinfo").exists():
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def _memory_gb() -> float | None:
-    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
-        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1)
-    return None
+def _line(path: str, name: str) -> str:
+    """Return the value of the first line "name: value" of a file of the system, empty if there is none."""
+    lines = Path(path).read_text().splitlines() if Path(path).exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
 def reset_peak() -> bool:
@@ -96,11 +89,8 @@ def reset_peak() -> bool:
 
 def peak_mb() -> float:
     """Return the peak resident memory in MB since `reset_peak` if that succeeded, else since the start of the process."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e6
+    if peak := _line("/proc/self/status", "VmHWM"):
+        return int(peak.split()[0]) * 1024 / 1e6
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, else kibibytes

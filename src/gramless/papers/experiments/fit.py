@@ -7,11 +7,11 @@ of the fit and its prediction.
 from __future__ import annotations
 
 import base64
-import math
+import json
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +24,8 @@ from sklearn.pipeline import Pipeline
 from gramless._core import arrays as xa
 from gramless._core.memory import free_memory
 from gramless.papers.datasets import Dataset
+from gramless.papers.experiments.declarations import Gallery, Params, Spec
 from gramless.papers.experiments.environment import environment, peak_mb, reset_peak
-from gramless.papers.experiments.spec import Gallery, Params, Spec
 
 Notify = Callable[[str, Mapping[str, Any]], None]
 """Progress callback: the stage, and its details."""
@@ -51,8 +51,15 @@ def run_fit(spec: Spec, params: Params, seed: int, *, device: str | None = None,
 
 def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: Notify) -> dict[str, Any]:
     notify("loading data", {})
-    original = spec.dataset(seed)
-    dataset, feature_seconds = _apply_features(spec, params, seed, original, notify)
+    dataset = original = spec.dataset(seed)
+    feature_seconds = 0.0
+    if spec.features is not None:
+        notify("computing features", {})
+        transformer = spec.features(params, seed)
+        started = time.perf_counter()
+        x_train = transformer.fit_transform(dataset.x_train, dataset.y_train)
+        dataset = replace(dataset, x_train=x_train, x_test=transformer.transform(dataset.x_test))
+        feature_seconds = time.perf_counter() - started
     estimator = spec.estimator(params, seed)
     if device is not None:
         names = [name for name in estimator.get_params() if name == "device" or name.endswith("__device")]
@@ -80,12 +87,19 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
     predict_seconds = time.perf_counter() - started
     peak = monitor.peak_without_block(peak_mb())
 
-    record: dict[str, Any] = {
-        "paper": spec.paper,
-        "experiment": spec.name,
-        "params": dict(params),
-        "seed": seed,
-        "device": device,
+    accuracy, balanced = (100 * score(dataset.y_test, predicted) for score in (accuracy_score, balanced_accuracy_score))
+    metrics = {
+        "error": 100 - accuracy,
+        "accuracy": accuracy,
+        "balanced_error": 100 - balanced,
+        "balanced_accuracy": balanced,
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        "predict_seconds": predict_seconds,
+        "feature_seconds": feature_seconds,
+        "peak_mb": peak,
+    }
+    record = {
         "data": {
             "name": dataset.name,
             "n_train": len(dataset.y_train),
@@ -94,42 +108,26 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
             "split": dataset.split,
         },
         "estimator": repr(unfitted.steps[-1][1] if isinstance(unfitted, Pipeline) else unfitted),
-        "metrics": {
-            **_scores(dataset.y_test, predicted),
-            "seconds": seconds,
-            "cpu_seconds": cpu_seconds,
-            "predict_seconds": predict_seconds,
-            "feature_seconds": feature_seconds,
-            "peak_mb": peak,
-        },
+        "metrics": metrics,
         "peak_since": "fit" if peak_was_reset else "process start",
-        "history": [
-            six_digits(row) for row in monitor.with_errors([dict(r) for r in getattr(last, "history_", None) or []])
-        ],
+        "history": [six_digits(row) for row in monitor.with_errors(getattr(last, "history_", None) or [])],
         **_mistakes(spec, original, predicted),
         **environment(device),
     }
     if spec.folds:
         notify("cross-validating", {})
-        record["metrics"].update(_cross_validate(unfitted, dataset, spec.folds, seed))
+        splitter = StratifiedKFold(spec.folds, shuffle=True, random_state=seed)
+        started = time.perf_counter()
+        validated = cross_val_predict(unfitted, dataset.x_train, dataset.y_train, cv=splitter)
+        cv_seconds = time.perf_counter() - started
+        cv_accuracy = 100 * accuracy_score(dataset.y_train, validated)
+        metrics |= {"cv_error": 100 - cv_accuracy, "cv_accuracy": cv_accuracy, "cv_seconds": cv_seconds}
     if spec.extras is not None:
         notify("computing extra metrics", {})
-        record["metrics"].update(spec.extras(estimator, dataset))
+        metrics |= spec.extras(estimator, dataset)
     if spec.pictures is not None:
         record["pictures"] = spec.pictures(estimator, dataset)
     return record
-
-
-def _apply_features(spec: Spec, params: Params, seed: int, dataset: Dataset, notify: Notify) -> tuple[Dataset, float]:
-    transformer = spec.features(params, seed) if spec.features is not None else None
-    if transformer is None:
-        return dataset, 0.0
-    notify("computing features", {})
-    started = time.perf_counter()
-    x_train = transformer.fit_transform(dataset.x_train, dataset.y_train)
-    x_test = transformer.transform(dataset.x_test)
-    seconds = time.perf_counter() - started
-    return replace(dataset, x_train=x_train, x_test=x_test), seconds
 
 
 class FitMonitor:
@@ -174,12 +172,12 @@ class FitMonitor:
         """Return the peak memory in MB of the fit without the kernel block of this monitor."""
         return max(peak - self.block_mb, self.peak_before_block_mb)
 
-    def with_errors(self, history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def with_errors(self, history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return the history of the estimator with the test errors at their iterations."""
-        known = {row.get("n_iter") for row in history}
-        rows = [{**row, "error": self.errors[row["n_iter"]]} if row.get("n_iter") in self.errors else row for row in history]
-        rows += [{"n_iter": n, "error": error} for n, error in self.errors.items() if n not in known]
-        return sorted(rows, key=lambda row: row.get("n_iter", 0))
+        rows = {row["n_iter"]: dict(row) for row in history}
+        for n_iter, error in self.errors.items():
+            rows.setdefault(n_iter, {"n_iter": n_iter})["error"] = error
+        return [rows[n_iter] for n_iter in sorted(rows)]
 
     def _predict_by_block(self, estimator: Any) -> np.ndarray | None:
         points = getattr(estimator, "points_", None)
@@ -208,25 +206,6 @@ class FitMonitor:
         return block
 
 
-def _scores(y: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
-    accuracy = 100 * accuracy_score(y, predicted)
-    balanced = 100 * balanced_accuracy_score(y, predicted)
-    return {
-        "error": 100 - accuracy,
-        "accuracy": accuracy,
-        "balanced_error": 100 - balanced,
-        "balanced_accuracy": balanced,
-    }
-
-
-def _cross_validate(estimator: Any, dataset: Dataset, folds: int, seed: int) -> dict[str, float]:
-    splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
-    started = time.perf_counter()
-    predicted = cross_val_predict(estimator, dataset.x_train, dataset.y_train, cv=splitter)
-    accuracy = 100 * accuracy_score(dataset.y_train, predicted)
-    return {"cv_error": 100 - accuracy, "cv_accuracy": accuracy, "cv_seconds": time.perf_counter() - started}
-
-
 def _mistakes(spec: Spec, original: Dataset, predicted: np.ndarray) -> dict[str, Any]:
     """Return the confusion matrix and, for a `Gallery`, the first misclassified images."""
     labels = np.unique(np.concatenate([original.y_train, original.y_test]))
@@ -238,22 +217,18 @@ def _mistakes(spec: Spec, original: Dataset, predicted: np.ndarray) -> dict[str,
     limit = max((view.limit for view in spec.views if isinstance(view, Gallery)), default=0)
     if limit and original.image_shape is not None:
         wrong = np.flatnonzero(predicted != original.y_test)
-        low, high = original.x_test.min(), original.x_test.max()
-        if original.x_test.dtype == np.uint8:
-            low, high = 0, 255
-        found["misclassified"] = {
-            "total": len(wrong),
-            "image_shape": original.image_shape,
-            "images": [
-                {
-                    "index": row,
-                    "true": names[original.y_test[row]],
-                    "predicted": names[predicted[row]],
-                    "pixels": encode_pixels(original.x_test[row], low, high),
-                }
-                for row in wrong[:limit]
-            ],
-        }
+        is_bytes = original.x_test.dtype == np.uint8
+        low, high = (0, 255) if is_bytes else (original.x_test.min(), original.x_test.max())
+        images = [
+            {
+                "index": row,
+                "true": names[original.y_test[row]],
+                "predicted": names[predicted[row]],
+                "pixels": encode_pixels(original.x_test[row], low, high),
+            }
+            for row in wrong[:limit]
+        ]
+        found["misclassified"] = {"total": len(wrong), "image_shape": original.image_shape, "images": images}
     return found
 
 
@@ -268,16 +243,7 @@ def six_digits(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in row.items()}
 
 
-def to_json(value: Any) -> Any:
+def to_json(record: Mapping[str, Any]) -> dict[str, Any]:
     """Convert NumPy values to the types of JSON; NaN and infinities become None."""
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
-    if isinstance(value, np.ndarray):
-        return to_json(value.tolist())
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    text = json.dumps(record, default=lambda value: value.tolist())
+    return json.loads(text, parse_constant=lambda name: None)

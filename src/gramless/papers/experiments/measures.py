@@ -1,6 +1,7 @@
 """Measures: numbers computed from the record of a fit, beyond its metrics.
 
-The comparisons of the claims name the functions of this module: `measure = ["late_mean", 100]` is `late_mean(100)`.
+The comparisons of the claims name the functions of this module: `measure = ["late_mean", 100]` is `late_mean(100)`, and
+`late_mean(100)(record)` is the number. It is None if the record does not have the values that the measure needs.
 """
 
 from __future__ import annotations
@@ -8,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import Any
 
 from gramless.papers.experiments.results import Record
-
-Errors = dict[int, float]
-"""Test error in percent by iteration."""
 
 
 @dataclass(frozen=True)
@@ -32,129 +31,120 @@ class Measure:
         return self.compute(record)
 
 
-def at_step(n_iter: int) -> Measure:
-    """Return the measure of the test error at iteration `n_iter`."""
-    return _of_errors(f"error after iteration {n_iter}, %", lambda errors: errors.get(n_iter), "error")
+def _measure(label: str, **fields: Any) -> Callable[[Callable[..., float | None]], Callable[..., Measure]]:
+    """Decorate a function of a record and further arguments: it then takes these arguments and returns a `Measure`."""
+
+    def decorate(function: Callable[..., float | None]) -> Callable[..., Measure]:
+        def measure(*arguments: Any) -> Measure:
+            return Measure(label.format(*arguments), lambda record: function(record, *arguments), **fields)
+
+        return measure
+
+    return decorate
 
 
-def late_mean(steps: int) -> Measure:
-    """Return the measure of the mean test error of the last iterations; None if there are less than twice as many."""
-    return _of_errors(
-        f"mean error of the last {steps} iterations, %",
-        lambda errors: fmean(_late(errors, steps)) if _late(errors, steps) else None,
-        "error",
-    )
+def _errors(record: Record) -> dict[int, float]:
+    """Return the test error in percent by iteration."""
+    return {row["n_iter"]: row["error"] for row in record["history"] if row.get("error") is not None}
 
 
-def early_mean(steps: int) -> Measure:
-    """Return the measure of the mean test error of the first iterations, which is lower the faster a solver converges."""
-    return _of_errors(
-        f"mean error of the first {steps} iterations, %",
-        lambda errors: fmean(errors[n] for n in errors if n <= steps) if max(errors) >= steps else None,
-    )
-
-
-def fluctuation(steps: int) -> Measure:
-    """Return the measure of the standard deviation of the test error over the last iterations."""
-    return _of_errors(
-        f"standard deviation of the test error over the last {steps} iterations, %",
-        lambda errors: stdev(_late(errors, steps)) if len(_late(errors, steps)) > 1 else None,
-    )
-
-
-def change_since(n_iter: int) -> Measure:
-    """Return the measure of the absolute change of the test error from iteration `n_iter` to the last one."""
-    return _of_errors(
-        f"change of the test error after iteration {n_iter}, %",
-        lambda errors: abs(errors[max(errors)] - errors[n_iter]) if n_iter in errors else None,
-    )
-
-
-def _of_errors(label: str, compute: Callable[[Errors], float | None], metric: str = "") -> Measure:
-    def from_history(record: Record) -> float | None:
-        errors = {row["n_iter"]: row["error"] for row in record["history"] if row.get("error") is not None}
-        return compute(errors) if errors else None
-
-    return Measure(label, from_history, metric)
-
-
-def _late(errors: Errors, steps: int) -> list[float]:
-    last = max(errors)
+def _late(record: Record, steps: int) -> list[float]:
+    """Return the test errors of the last iterations, none if there are less than twice as many."""
+    errors = _errors(record)
+    last = max(errors, default=0)
     return [error for n_iter, error in errors.items() if n_iter > last - steps] if last >= 2 * steps else []
 
 
-def confused_with(true: str, predicted: str) -> Measure:
-    """Return the measure of the percentage of the test rows of class `true` that were predicted as `predicted`."""
-    return Measure(f"{true} predicted as {predicted}, %", lambda record: _shares(record).get((true, predicted)))
+@_measure("error after iteration {}, %", metric="error")
+def at_step(record: Record, n_iter: int) -> float | None:
+    """Measure the test error at iteration `n_iter`."""
+    return _errors(record).get(n_iter)
 
 
-def lead_of_pair(*pair: str) -> Measure:
-    """Return the measure of the smaller confusion of a pair of classes minus the largest of all other pairs, in percent."""
-
-    def lead(record: Record) -> float | None:
-        errors = {classes: share for classes, share in _shares(record).items() if classes[0] != classes[1]}
-        own = [errors.pop(classes) for classes in (pair, pair[::-1]) if classes in errors]
-        return min(own) - max(errors.values()) if own else None
-
-    return Measure(f"confusion of {' and '.join(pair)} beyond any other, %", lead, is_difference=True)
+@_measure("mean error of the last {} iterations, %", metric="error")
+def late_mean(record: Record, steps: int) -> float | None:
+    """Measure the mean test error of the last iterations."""
+    late = _late(record, steps)
+    return fmean(late) if late else None
 
 
-def class_error(name: str) -> Measure:
-    """Return the measure of the percentage of the test rows of a class that were misclassified."""
-
-    def error(record: Record) -> float | None:
-        right = _shares(record).get((name, name))
-        return None if right is None else 100 - right
-
-    return Measure(f"error of {name}, %", error)
+@_measure("mean error of the first {} iterations, %")
+def early_mean(record: Record, steps: int) -> float | None:
+    """Measure the mean test error of the first iterations, which is lower the faster a solver converges."""
+    errors = _errors(record)
+    return fmean(errors[n] for n in errors if n <= steps) if max(errors, default=0) >= steps else None
 
 
-def easier_by(name: str) -> Measure:
-    """Return the measure of the error of all classes minus that of one class, in percentage points."""
-
-    def difference(record: Record) -> float | None:
-        error = class_error(name)(record)
-        return None if error is None else record["metrics"]["balanced_error"] - error
-
-    return Measure(f"error of all digits minus that of {name}, percentage points", difference, is_difference=True)
+@_measure("standard deviation of the test error over the last {} iterations, %")
+def fluctuation(record: Record, steps: int) -> float | None:
+    """Measure the standard deviation of the test error over the last iterations."""
+    late = _late(record, steps)
+    return stdev(late) if len(late) > 1 else None
 
 
-def error_of_final_prediction() -> Measure:
-    """Return the measure of the error of votes in one-vs-one, and of the most probable class in one-vs-rest."""
-
-    def error(record: Record) -> float | None:
-        return record["metrics"].get("error" if record["params"]["strategy"] == "ovo" else "error_of_probabilities")
-
-    return Measure("error of the final prediction, %", error)
+@_measure("change of the test error after iteration {}, %")
+def change_since(record: Record, n_iter: int) -> float | None:
+    """Measure the absolute change of the test error from iteration `n_iter` to the last one."""
+    errors = _errors(record)
+    return abs(errors[max(errors)] - errors[n_iter]) if n_iter in errors else None
 
 
-def cost_of_classes() -> Measure:
-    """Return the measure of the time to solve the equations for all classes, relative to two classes."""
-
-    def factor(record: Record) -> float | None:
-        metrics = record["metrics"]
-        return metrics["solution_seconds"] / metrics["two_class_seconds"] if "two_class_seconds" in metrics else None
-
-    return Measure("CPU seconds for 26 classes over CPU seconds for two", factor)
+@_measure("{} predicted as {}, %")
+def confused_with(record: Record, true: str, predicted: str) -> float | None:
+    """Measure the percentage of the test rows of class `true` that were predicted as `predicted`."""
+    return _shares(record).get((true, predicted))
 
 
-def training_error_change() -> Measure:
-    """Return the measure of the change of the training error from the first to the last step."""
-    return Measure("change of the training error (fraction) over the steps", _change_of("training_error"))
+@_measure("confusion of {} and {} beyond any other, %", is_difference=True)
+def lead_of_pair(record: Record, *pair: str) -> float | None:
+    """Measure the smaller confusion of a pair of classes minus the largest of all other pairs, in percent."""
+    errors = {classes: share for classes, share in _shares(record).items() if classes[0] != classes[1]}
+    own = [errors.pop(classes) for classes in (pair, pair[::-1]) if classes in errors]
+    return min(own) - max(errors.values()) if own else None
 
 
-def test_error_change() -> Measure:
-    """Return the measure of the change of the test error from the first to the last step."""
-    label = "change of the test error over the steps, percentage points"
-    return Measure(label, _change_of("error"), is_difference=True)
+@_measure("error of {}, %")
+def class_error(record: Record, name: str) -> float | None:
+    """Measure the percentage of the test rows of a class that were misclassified."""
+    right = _shares(record).get((name, name))
+    return None if right is None else 100 - right
 
 
-def _change_of(key: str) -> Callable[[Record], float | None]:
-    def change(record: Record) -> float | None:
-        course = [row[key] for row in record["history"] if key in row]
-        return course[-1] - course[0] if course else None
+@_measure("error of all digits minus that of {}, percentage points", is_difference=True)
+def easier_by(record: Record, name: str) -> float | None:
+    """Measure the error of all classes minus that of one class, in percentage points."""
+    error = class_error(name)(record)
+    return None if error is None else record["metrics"]["balanced_error"] - error
 
-    return change
+
+@_measure("error of the final prediction, %")
+def error_of_final_prediction(record: Record) -> float | None:
+    """Measure the error of votes in one-vs-one, and of the most probable class in one-vs-rest."""
+    return record["metrics"].get("error" if record["params"]["strategy"] == "ovo" else "error_of_probabilities")
+
+
+@_measure("CPU seconds for 26 classes over CPU seconds for two")
+def cost_of_classes(record: Record) -> float | None:
+    """Measure the time to solve the equations for all classes, relative to two classes."""
+    metrics = record["metrics"]
+    return metrics["solution_seconds"] / metrics["two_class_seconds"] if "two_class_seconds" in metrics else None
+
+
+@_measure("change of the training error (fraction) over the steps")
+def training_error_change(record: Record) -> float | None:
+    """Measure the change of the training error from the first to the last step."""
+    return _change(record, "training_error")
+
+
+@_measure("change of the test error over the steps, percentage points", is_difference=True)
+def test_error_change(record: Record) -> float | None:
+    """Measure the change of the test error from the first to the last step."""
+    return _change(record, "error")
+
+
+def _change(record: Record, key: str) -> float | None:
+    course = [row[key] for row in record["history"] if key in row]
+    return course[-1] - course[0] if course else None
 
 
 def _shares(record: Record) -> dict[tuple[str, ...], float]:

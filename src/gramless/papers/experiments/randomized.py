@@ -6,7 +6,6 @@ The kernel is (x . y)^4 on unit vectors, C = 1e4, and the arithmetic is float32.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from gramless.estimators.lssvm import LSSVC
 from gramless.images import GaussianWindow, SpectrumFeatures, UnitNormalizer
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.solvers import SOLVERS, Kaczmarz, NystromCommittee, Step
-from gramless.papers.experiments.functions import Params
+from gramless.papers.experiments.declarations import Params
 
 
 class ParallelKaczmarz(Kaczmarz):
@@ -45,18 +44,16 @@ def block_classifier(params: Params, seed: int) -> Any:
 
     The tolerance is not reached, because the paper runs a fixed number of steps.
     """
-    solver = _block_solver(params["solver"], params["block_size"], params["max_iter"], params.get("n_runs", 1))
-    budget = "8GB" if params["block_size"] == 10_000 else "4GB"
+    block_size, max_iter, n_runs = params["block_size"], params["max_iter"], params.get("n_runs", 1)
+    if params["solver"] == "nystrom_committee":
+        solver: Any = NystromCommittee(block_size, n_members=max_iter)
+    elif n_runs > 1:
+        solver = ParallelKaczmarz(block_size, max_iter=max_iter, n_runs=n_runs)
+    else:
+        solver = SOLVERS[params["solver"]](block_size=block_size, tol=1e-6, max_iter=max_iter)
     settings: dict[str, Any] = {"kernel": "poly", "degree": 4, "gamma": 1.0, "coef0": 0.0, "C": 1e4}
+    budget = "8GB" if block_size == 10_000 else "4GB"
     return LSSVC(**settings, solver=solver, memory_budget=budget, random_state=seed)
-
-
-def _block_solver(solver: str, block_size: int, max_iter: int, n_runs: int) -> Any:
-    if solver == "nystrom_committee":
-        return NystromCommittee(block_size, n_members=max_iter)
-    if n_runs > 1:
-        return ParallelKaczmarz(block_size, max_iter=max_iter, n_runs=n_runs)
-    return SOLVERS[solver](block_size=block_size, tol=1e-6, max_iter=max_iter)
 
 
 def fourier_features(params: Params, seed: int, shape: tuple[int, int]) -> Any:
@@ -66,7 +63,7 @@ def fourier_features(params: Params, seed: int, shape: tuple[int, int]) -> Any:
         return UnitNormalizer()
     if reading == "columns":
         return SpectrumFeatures(shape=shape)
-    return FunctionTransformer(partial(spectrum, shape=shape, dimensions=2 if reading == "two-dimensional" else 1))
+    return FunctionTransformer(spectrum, kw_args={"shape": shape, "dimensions": 2 if reading == "two-dimensional" else 1})
 
 
 def spectrum(images: np.ndarray, shape: tuple[int, int], dimensions: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from gramless.estimators.risvo import RiSVOClassifier
 from gramless.linalg.operators import evaluate
 from gramless.papers.datasets import Dataset
-from gramless.papers.experiments.functions import Params
+from gramless.papers.experiments.declarations import Params
 from gramless.streaming.learners.active_set import ActiveRule, signed_targets
 from gramless.streaming.learners.ridge_sums import RidgeSums
 

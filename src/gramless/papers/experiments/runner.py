@@ -15,16 +15,17 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from gramless.papers.datasets.loading import ENVIRONMENT_VARIABLE
+from gramless.papers.datasets import ENVIRONMENT_VARIABLE
+from gramless.papers.experiments.declarations import Params, Spec
 from gramless.papers.experiments.fit import Notify, run_fit
 from gramless.papers.experiments.results import Results
-from gramless.papers.experiments.spec import Params, Spec
 
 
 @dataclass(frozen=True)
@@ -41,18 +42,6 @@ class Event:
     number: int
     total: int
     detail: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class FitTask:
-    """Input of the process of one fit."""
-
-    spec: Spec
-    params: Params
-    seed: int
-    device: str | None
-    data: str | os.PathLike | None
-    threads: int | None
 
 
 def run(
@@ -72,13 +61,12 @@ def run(
     are not repeated. KeyboardInterrupt is raised after the current fit was stopped.
     """
     devices = {device} | ({record["device"] for record in results.records() if "device" in record} if any_device else set())
-    fits = [FitTask(spec, params, seed, device, data, threads) for spec in specs for params, seed in spec.fits()]
+    fits = [(spec, params, seed) for spec in specs for params, seed in spec.fits()]
     finished = results.finished()
     failures = 0
-    for number, fit in enumerate(fits, start=1):
-        event = Event("started", fit.spec, fit.params, fit.seed, number, len(fits))
-        key = fit.spec.key(fit.params, fit.seed, device)
-        if any(fit.spec.key(fit.params, fit.seed, other) in finished for other in devices):
+    for number, (spec, params, seed) in enumerate(fits, start=1):
+        event = Event("started", spec, params, seed, number, len(fits))
+        if any(spec.key(params, seed, other) in finished for other in devices):
             on_event(replace(event, kind="skipped"))
             continue
         on_event(event)
@@ -86,32 +74,46 @@ def run(
         def notify(stage: str, detail: Mapping[str, Any], event: Event = event) -> None:
             on_event(replace(event, kind="stage", detail={"stage": stage, **detail}))
 
-        record = {"key": key, **_run_in_process(fit, notify)}
+        started = time.time()
+        outcome = _run_in_process(partial(run_fit, spec, params, seed, device=device), data, threads, notify)
+        record = {
+            "key": spec.key(params, seed, device),
+            "paper": spec.paper,
+            "experiment": spec.name,
+            "params": dict(params),
+            "seed": seed,
+            "device": device,
+            "finished_at": time.time(),
+            "started_at": started,
+            **outcome,
+        }
         results.append(record)
         failures += record["status"] != "done"
         on_event(replace(event, kind=record["status"], detail=record))
     return failures
 
 
-def _run_in_process(fit: FitTask, notify: Notify) -> dict[str, Any]:
+def _run_in_process(
+    fit: Callable[..., dict[str, Any]], data: str | os.PathLike | None, threads: int | None, notify: Notify
+) -> dict[str, Any]:
+    """Return the status of a fit with its record, or with the reason of its failure."""
     context = _context()
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(sender, fit), daemon=False)
-    started = time.time()
+    process = context.Process(target=_child, args=(sender, fit, data, threads), daemon=False)
     try:
         with _delayed_interrupts():
             process.start()
         sender.close()
-        outcome: dict[str, Any] | None = None
         # End of file before a result: the process was killed, usually because memory ran out.
         with contextlib.suppress(EOFError):
-            while outcome is None:
+            while True:
                 kind, detail = receiver.recv()
-                if kind == "stage":
-                    notify(*detail)
-                else:
-                    outcome = {"status": kind, **detail}
+                if kind != "stage":
+                    process.join()
+                    return {"status": kind, **detail}
+                notify(*detail)
         process.join()
+        return {"status": "failed", "reason": _exit_reason(process.exitcode)}
     finally:
         if process.is_alive():
             process.terminate()
@@ -120,25 +122,19 @@ def _run_in_process(fit: FitTask, notify: Notify) -> dict[str, Any]:
                 process.kill()
                 process.join()
         receiver.close()
-    if outcome is None:
-        outcome = {"status": "failed", "reason": _exit_reason(process.exitcode)}
-    base = {"paper": fit.spec.paper, "experiment": fit.spec.name, "params": dict(fit.params), "seed": fit.seed}
-    return {**base, "device": fit.device, "finished_at": time.time(), "started_at": started, **outcome}
 
 
-def _child(connection: Connection, fit: FitTask) -> None:
+def _child(
+    connection: Connection, fit: Callable[..., dict[str, Any]], data: str | os.PathLike | None, threads: int | None
+) -> None:
     # Ctrl-C is sent to the whole process group; the parent ends this process itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    if fit.data is not None:
-        os.environ[ENVIRONMENT_VARIABLE] = os.fspath(fit.data)
-
-    def notify(stage: str, detail: Mapping[str, Any]) -> None:
-        connection.send(("stage", (stage, detail)))
-
+    if data is not None:
+        os.environ[ENVIRONMENT_VARIABLE] = os.fspath(data)
     try:
-        with threadpool_limits(fit.threads):
-            record = run_fit(fit.spec, fit.params, fit.seed, device=fit.device, notify=notify)
+        with threadpool_limits(threads):
+            record = fit(notify=lambda *stage: connection.send(("stage", stage)))
     except Exception as reason:
         error = f"{type(reason).__name__}: {reason}"
         connection.send(("failed", {"reason": error, "traceback": traceback.format_exc()}))
@@ -198,8 +194,8 @@ def _delayed_interrupts() -> Iterator[None]:
 
 
 def _exit_reason(exitcode: int | None) -> str:
-    if exitcode is not None and exitcode < 0:
-        name = signal.Signals(-exitcode).name
-        hint = "; the system kills the largest process if memory runs out" if name == "SIGKILL" else ""
-        return f"the process of this fit was ended by {name}{hint}"
-    return f"the process of this fit ended with status {exitcode} before it sent a result"
+    if exitcode is None or exitcode >= 0:
+        return f"the process of this fit ended with status {exitcode} before it sent a result"
+    name = signal.Signals(-exitcode).name
+    hint = "; the system kills the largest process if memory runs out" if name == "SIGKILL" else ""
+    return f"the process of this fit was ended by {name}{hint}"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gramless._core.svg import COLOURS, new_axes, to_svg
-from gramless.papers.experiments import Curve, History, Reference, Spec
+from gramless.papers.experiments.declarations import Curve, History, Reference, Spec
 from gramless.papers.experiments.results import Record, points
 from gramless.papers.report.formatting import PERCENTAGES, group_by, label, name_of, plain_number, varying_among
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _SIZE = (380, 270)
 _MOST_MARKERS = 14  # largest number of markers on a line; more markers would hide the line
+_MOST_LEVELS = 3  # largest number of values of the paper that are drawn as horizontal lines
 _FEWEST_POINTS = 3  # shorter lines are easier to read in the table
 _COLOURS = 8
 # Margins in pixels; the left one grows with the numbers of the axis.
@@ -46,22 +47,34 @@ class LineChart:
     The y axis of a percentage stays between 0 and 100.
     """
 
-    x_label: str
-    y_label: str
-    lines: Sequence[ChartLine]
+    view: Curve
     levels: Sequence[Reference] = ()
-    paper_points: Sequence[tuple[float, float, int]] = ()
-    log_x: bool = False
-    log_y: bool = False
-    percent: bool = False
+    lines: list[ChartLine] = field(default_factory=list)
+    paper_points: list[tuple[float, float, int]] = field(default_factory=list)
+
+    @property
+    def x_label(self) -> str:
+        """Return the name of the x axis."""
+        return "seconds" if self.view.x == "seconds" else label(self.view.x)
+
+    @property
+    def percent(self) -> bool:
+        """Return True if y is a percentage."""
+        return self.view.y in PERCENTAGES
+
+    def band(self, line: ChartLine) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and the upper border of the band around a line."""
+        middle, spread = np.asarray(line.y, dtype=float), np.asarray(line.spread, dtype=float)
+        limits = (0.0, 100.0) if self.percent else (-np.inf, np.inf)
+        return np.clip(middle - spread, *limits), np.clip(middle + spread, *limits)
 
 
-def figures(view: History | Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str, Any]]:
+def figures(view: Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str, Any]]:
     """Return a figure for each value of the facet of a view; none if no line has enough points."""
     facets = {"": list(records)}
     if view.facet is not None:
         facets = group_by(records, lambda record: name_of(record["params"], (view.facet or "",)))
-    x_name = view.x if isinstance(view, Curve) else None
+    x_name = None if isinstance(view, History) else view.x
     varied = varying_among([record["params"] for record in records])
     series = view.series or tuple(key for key in varied if key not in (view.facet, x_name))
     names = dict.fromkeys(name_of(record["params"], series) for record in records)
@@ -69,58 +82,46 @@ def figures(view: History | Curve, spec: Spec, records: Sequence[Record]) -> lis
     title = view.title or f"{_short(view.y)} against {_short(view.x)}"
     found = []
     for facet, group in facets.items():
-        rest = (spec, group, series, colours)
-        chart = _history(view, *rest) if isinstance(view, History) else _curve(view, *rest)
+        printed = [r for r in spec.references if r.metric == view.y and any(r.matches(one["params"]) for one in group)]
+        levels = {(r.value, r.where): r for r in printed if view.x not in r.params}
+        chart = LineChart(view, list(levels.values())[:_MOST_LEVELS])
+        if isinstance(view, History):
+            _add_fits(chart, group, series, colours)
+        else:
+            _add_means(chart, group, series, colours, [r for r in printed if view.x in r.params])
         if any(len(line.x) >= _FEWEST_POINTS for line in chart.lines):
             heading = f"{title[:1].upper()}{title[1:]}" + (f": {facet}" if facet else "")
             found.append({"shows": "figure", "title": heading, "chart": draw(chart, heading), "legend": legend(chart)})
     return found
 
 
-def _history(
-    view: History, spec: Spec, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
-) -> LineChart:
-    """Return one line per fit; the fits of a setting have the same colour."""
-    lines = []
+def _add_fits(chart: LineChart, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]) -> None:
+    """Add one line per fit; the fits of a setting have the same colour."""
+    x, y = chart.view.x, chart.view.y
     for record in records:
-        rows = [row for row in record["history"] if _is_number(row.get(view.x)) and _is_number(row.get(view.y))]
+        rows = [row for row in record["history"] if _is_number(row.get(x)) and _is_number(row.get(y))]
         if rows:
             name = name_of(record["params"], series)
-            lines.append(ChartLine(name, [row[view.x] for row in rows], [row[view.y] for row in rows], colour=colours[name]))
-    levels = _levels(spec.references, records, view.y)
-    return _chart(view, "seconds" if view.x == "seconds" else label(view.x), lines, levels)
+            chart.lines.append(ChartLine(name, [row[x] for row in rows], [row[y] for row in rows], (), colours[name]))
 
 
-def _curve(
-    view: Curve, spec: Spec, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
-) -> LineChart:
-    """Return the mean and standard deviation over the seeds against a parameter."""
-    lines, paper_points = [], []
-    for name, members in group_by(points(records), lambda point: name_of(point.params, series)).items():
-        known = [p for p in members if _is_number(p.params.get(view.x)) and p.mean(view.y) is not None]
-        known.sort(key=lambda point: point.params[view.x])
-        spread = [point.spread(view.y) or 0.0 for point in known]
-        xs, ys = [point.params[view.x] for point in known], [point.mean(view.y) or 0.0 for point in known]
-        lines += [ChartLine(name, xs, ys, spread, colours[name])] if known else []
-        paper_points += [
-            (point.params[view.x], reference.value, colours[name])
-            for point in known
-            for reference in spec.references
-            if reference.metric == view.y and view.x in reference.params and reference.matches(point.params)
-        ]
-    levels = _levels([r for r in spec.references if view.x not in r.params], records, view.y)
-    return _chart(view, label(view.x), lines, levels, paper_points)
-
-
-def _chart(
-    view: History | Curve,
-    x_label: str,
-    lines: Sequence[ChartLine],
-    levels: Sequence[Reference],
-    paper_points: Sequence[tuple[float, float, int]] = (),
-) -> LineChart:
-    scales = (view.log_x, view.log_y, view.y in PERCENTAGES)
-    return LineChart(x_label, label(view.y), lines, levels, paper_points, *scales)
+def _add_means(
+    chart: LineChart,
+    records: Sequence[Record],
+    series: Sequence[str],
+    colours: Mapping[str, int],
+    printed: Sequence[Reference],
+) -> None:
+    """Add the mean and standard deviation over the seeds against a parameter, and the printed values."""
+    x, y = chart.view.x, chart.view.y
+    known = [point for point in points(records) if _is_number(point.params.get(x)) and point.values(y)]
+    for name, members in group_by(known, lambda point: name_of(point.params, series)).items():
+        members.sort(key=lambda point: point.params[x])
+        means, spreads = zip(*((point.mean(y), point.spread(y) or 0.0) for point in members), strict=True)
+        chart.lines.append(ChartLine(name, [point.params[x] for point in members], means, spreads, colours[name]))
+        for point in members:
+            matching = [r for r in printed if r.matches(point.params)]
+            chart.paper_points.extend((point.params[x], r.value, colours[name]) for r in matching)
 
 
 def draw(chart: LineChart, title: str = "") -> str:
@@ -136,7 +137,7 @@ def draw(chart: LineChart, title: str = "") -> str:
     for k, line in enumerate(chart.lines):
         y, colour = np.maximum(line.y, floor), COLOURS[f"c{line.colour}"]
         if any(line.spread):
-            lower, upper = _band(chart, line)
+            lower, upper = chart.band(line)
             axes.fill_between(line.x, np.maximum(lower, floor), upper, color=colour, alpha=0.14, linewidth=0)
         if len(line.x) > 2:  # a line through two points would suggest values between them
             axes.plot(line.x, y, color=colour, linewidth=2 if len(line.x) <= _MOST_MARKERS else 1.2, gid=f"line-{k}")
@@ -150,7 +151,7 @@ def draw(chart: LineChart, title: str = "") -> str:
         edge = COLOURS[f"c{colour_number}"]
         axes.plot(x, max(y, floor), "D", ms=7.8, mfc=COLOURS["card"], mec=edge, mew=2)
     _set_layout(axes, chart)
-    about = f"{title}: {chart.y_label} against {chart.x_label}".removeprefix(": ")
+    about = f"{title}: {label(chart.view.y)} against {chart.x_label}".removeprefix(": ")
     return to_svg(axes, about, "chart", tooltips)
 
 
@@ -167,23 +168,17 @@ def legend(chart: LineChart) -> list[dict[str, str]]:
     return entries
 
 
-def _band(chart: LineChart, line: ChartLine) -> tuple[np.ndarray, np.ndarray]:
-    middle, spread = np.asarray(line.y, dtype=float), np.asarray(line.spread, dtype=float)
-    limits = (0.0, 100.0) if chart.percent else (-np.inf, np.inf)
-    return np.clip(middle - spread, *limits), np.clip(middle + spread, *limits)
-
-
 def _set_limits(axes: Axes, chart: LineChart) -> float:
     """Set the scales and limits of the axes; return the lowest y that can be drawn."""
     xs = [x for line in chart.lines for x in line.x] + [x for x, _, _ in chart.paper_points]
     ys = [level.value for level in chart.levels] + [y for _, y, _ in chart.paper_points]
     for line in chart.lines:
-        ys += [*line.y, *(y for bound in _band(chart, line) for y in bound)] if any(line.spread) else line.y
+        ys += [*line.y, *(y for bound in chart.band(line) for y in bound)] if any(line.spread) else line.y
     positive = [y for y in ys if y > 0]
-    if chart.log_x:
+    if chart.view.log_x:
         axes.set_xscale("log")
     floor = -math.inf
-    if chart.log_y and positive:
+    if chart.view.log_y and positive:
         axes.set_yscale("log")
         floor = min(positive)
     axes.margins(x=0.03, y=0.06)
@@ -214,7 +209,7 @@ def _set_layout(axes: Axes, chart: LineChart) -> None:
     named: dict[str, Any] = {"ha": "center", "size": 12, "color": COLOURS["ink"], "parse_math": False}
     axes.figure.text((left + end) / 2 / width, 8 / height, chart.x_label, **named)
     middle = (_BOTTOM + (base - _TOP) / 2) / height
-    axes.figure.text(16 / width, middle, chart.y_label, rotation=90, rotation_mode="anchor", **named)
+    axes.figure.text(16 / width, middle, label(chart.view.y), rotation=90, rotation_mode="anchor", **named)
 
 
 def _locator(scale: str, low: float, high: float, most: int) -> Any:
@@ -225,12 +220,6 @@ def _locator(scale: str, low: float, high: float, most: int) -> Any:
     if decades < 0.7:  # within a factor of five, equal steps give more round numbers
         return MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
     return LogLocator(subs=(1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.5 else (1.0, 2.0, 5.0), numticks=7)
-
-
-def _levels(references: Sequence[Reference], group: Sequence[Record], metric: str) -> list[Reference]:
-    """Return up to three distinct values of the paper that belong to fits of the chart."""
-    matching = [r for r in references if r.metric == metric and any(r.matches(record["params"]) for record in group)]
-    return list({(r.value, r.where): r for r in matching}.values())[:3]
 
 
 def _is_number(value: Any) -> bool:

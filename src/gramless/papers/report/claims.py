@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gramless.papers.experiments.claims import Check, ClaimResult, Comparison, Printed
+from gramless.papers.experiments.claims import Check, ClaimResult
+from gramless.papers.experiments.declarations import Comparison, Printed
 from gramless.papers.experiments.results import Point
 from gramless.papers.report.formatting import PERCENTAGES, label, mean_and_spread, parameter, parameters, value
 
@@ -57,42 +58,36 @@ def _label(comparison: Comparison) -> str:
 
 def _measured(check: Check) -> str:
     """Return the measured value of a comparison, and that of the other setting of ours if there is one."""
-    key = _key(check)
-    ours = _with_spread(check.one, check.comparison.measure, key)
-    if isinstance(check.other, Point):
-        if check.comparison.factor is not None:
-            return f"{check.gap + check.comparison.factor:.3g} times"
-        return f"{ours} against {_with_spread(check.other, check.comparison.measure, key)}"
-    return ours
+    if not isinstance(check.other, Point):
+        return _with_spread(check.one, check.comparison)
+    if check.comparison.factor is not None:
+        return f"{check.gap + check.comparison.factor:.3g} times"
+    return f"{_with_spread(check.one, check.comparison)} against {_with_spread(check.other, check.comparison)}"
 
 
 def _check_values(check: Check) -> dict[str, str]:
-    comparison = check.comparison
-    key = _key(check)
+    comparison, factor = check.comparison, check.comparison.factor
     fits = [parameters(comparison.one)] if comparison.one else []
     if comparison.along is not None:
-        fits.append(parameter(comparison.along, check.at))
-    against = "the paper" if isinstance(check.other, Printed) else "the bound"
-    if isinstance(comparison.other, Mapping):
-        against = parameters(comparison.other) if comparison.other else "all fits"
+        fits.append(parameter(comparison.along, check.one.params.get(comparison.along)))
+    if isinstance(check.other, Point):
+        against, reference = "all fits", _with_spread(check.other, comparison)
+        if isinstance(comparison.other, Mapping) and comparison.other:
+            against = parameters(comparison.other)
+    elif isinstance(check.other, Printed):
+        against, reference = "the paper", str(check.other)
+    else:
+        against, reference = "the bound", _format(comparison.metric, float(check.other))
     if comparison.other_experiment is not None:
         against = f"{comparison.other_experiment}, {against}"
-    factor = comparison.factor
     expected = comparison.relation + (f" {factor:.3g} times" if factor not in (None, 1.0) else "")
-    reference = (
-        _with_spread(check.other, comparison.measure, key)
-        if isinstance(check.other, Point)
-        else str(check.other)
-        if isinstance(check.other, Printed)
-        else _format(key, check.reference)
-    )
     return {
         "experiment": comparison.experiment,
         "reading": comparison.reading,
         "what": f"{_label(comparison)}: {', '.join(fits) or 'all fits'}",
         "device": check.one.device,
         "seeds": "none needed" if comparison.deterministic else str(check.n_seeds),
-        "ours": _with_spread(check.one, comparison.measure, key),
+        "ours": _with_spread(check.one, comparison),
         "expected": f"{expected}, {against}",
         "theirs": reference,
         "gap": (f"{check.gap:+.3g}" if factor is None else f"ratio {check.gap + factor:.2f}").replace("-", "−"),
@@ -101,21 +96,17 @@ def _check_values(check: Check) -> dict[str, str]:
     }
 
 
-def _key(check: Check) -> str:
-    """Return the name of the metric of a comparison, empty for a measure."""
-    return check.comparison.measure if isinstance(check.comparison.measure, str) else ""
-
-
-def _with_spread(point: Point, measure: Any, key: str) -> str:
-    if key in PERCENTAGES or key.endswith("seconds"):
-        return mean_and_spread(key, point)
-    mean, spread = point.mean(measure), point.spread(measure)
+def _with_spread(point: Point, comparison: Comparison) -> str:
+    metric = comparison.metric
+    if metric in PERCENTAGES or metric.endswith("seconds"):
+        return mean_and_spread(metric, point)
+    mean, spread = point.mean(comparison.measure), point.spread(comparison.measure)
     if not mean or not spread:
-        return _format(key, mean)
+        return _format(metric, mean)
     # One digit of the spread, two if the first is 1.
-    digits = -math.floor(math.log10(spread)) + (f"{spread:e}"[0] == "1")
-    return f"{mean:,.{max(0, digits)}f} ± {spread:,.{max(0, digits)}f}"
+    digits = max(0, -math.floor(math.log10(spread)) + (f"{spread:e}"[0] == "1"))
+    return f"{mean:,.{digits}f} ± {spread:,.{digits}f}"
 
 
-def _format(key: str, number: float | None) -> str:
-    return value(key, number) if key else "–" if number is None else f"{number:.3g}"
+def _format(metric: str, number: float | None) -> str:
+    return value(metric, number) if metric else "–" if number is None else f"{number:.3g}"

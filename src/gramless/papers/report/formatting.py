@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gramless.papers.experiments import Reference, Spec
+from gramless.papers.experiments.declarations import Reference, Spec
 from gramless.papers.experiments.results import Point, Record, contains, points
 
 LABELS = {
@@ -148,21 +148,6 @@ def mean_and_spread(metric: str, point: Point) -> str:
     """Return the mean of a metric over the seeds, with the standard deviation if there are several."""
     spread = point.spread(metric)
     return value(metric, point.mean(metric)) + (f" ± {value(metric, spread)}" if spread is not None else "")
-
-
-def difference(ours: float, theirs: float) -> str:
-    """Return the difference of two values with its sign."""
-    return f"{ours - theirs:+.2f}".replace("-", "−")
-
-
-def shortened(name: str) -> str:
-    """Return a class name with at most five characters."""
-    return name if len(name) <= 5 else name[:4] + "."
-
-
-def is_percentage(metric: str) -> bool:
-    """Return True for metrics in percent."""
-    return metric in PERCENTAGES
 
 
 def setting(given: Any) -> str:

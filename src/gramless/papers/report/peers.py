@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gramless.papers.report.formatting import duration, memory
-
-Rows = Sequence[Mapping[str, Any]]
+from gramless.papers.report.formatting import duration, group_by, memory
 
 
 def peers(folder: Path) -> list[dict[str, Any]]:
@@ -26,7 +24,7 @@ def peers(folder: Path) -> list[dict[str, Any]]:
         if not path.exists():
             continue
         records = json.loads(path.read_text(encoding="utf-8"))
-        rows, columns = _ROWS.get(name, _plain)(records, table)
+        rows, columns = _rows_and_columns(name, records, table)
         cells = {heading: templates.from_string(text) for heading, text in columns.items()}
         found.append(
             {
@@ -43,20 +41,22 @@ def peers(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _plain(records: Any, table: Any) -> tuple[Rows, Mapping[str, str]]:
-    return records[table["rows"]], table["columns"]
+def _rows_and_columns(name: str, records: Any, table: Any) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]:
+    """Return the rows of a benchmark, and the template of each column by its heading."""
+    if name == "tables":
+        return _errors_and_ranks(records)
+    if name == "covertype":
+        names = [name for name in ("NystromLSSVC", "Nystroem + RidgeClassifier") if name in records]
+        return [{"name": name, **records[name]} for name in names], table["columns"]
+    rows = records[table["rows"]]
+    if name == "svm_cpu":  # by problem, with the fit time of scikit-learn-intelex
+        seconds = {(r["case"], r["C"]): r["fit_seconds"] for r in rows if r["method"] == "scikit-learn-intelex"}
+        problems = group_by(rows, lambda row: (row["case"], row["C"]))
+        rows = [{**row, "reference_seconds": seconds.get(key)} for key, group in problems.items() for row in group]
+    return rows, table["columns"]
 
 
-def _svm_cpu(records: Any, table: Any) -> tuple[Rows, Mapping[str, str]]:
-    """Return the fits by problem, with the fit time of scikit-learn-intelex."""
-    rows = records["records"]
-    seconds = {(r["case"], r["C"]): r["fit_seconds"] for r in rows if r["method"] == "scikit-learn-intelex"}
-    problems = list(dict.fromkeys((row["case"], row["C"]) for row in rows))
-    rows = [{**row, "reference_seconds": seconds.get((row["case"], row["C"]))} for row in rows]
-    return sorted(rows, key=lambda row: problems.index((row["case"], row["C"]))), table["columns"]
-
-
-def _tables(records: Any, table: Any) -> tuple[Rows, Mapping[str, str]]:
+def _errors_and_ranks(records: Any) -> tuple[list[dict[str, str]], dict[str, str]]:
     """Return the test error of each method on each table, averaged over the seeds that all methods have, and mean ranks."""
     import pandas as pd
 
@@ -71,19 +71,6 @@ def _tables(records: Any, table: Any) -> tuple[Rows, Mapping[str, str]]:
         shown = {method: f"{100 * x:.1f} %" if is_share else f"{x:.4g}" for method, x in errors.loc[name].items()}
         rows.append({"table": f"{name}, {about[name]['rows']:,} rows", **shown})
     return rows, {heading: f"{{{{ row['{heading}'] }}}}" for heading in ("table", *errors.columns)}
-
-
-def _covertype(records: Any, table: Any) -> tuple[Rows, Mapping[str, str]]:
-    names = [name for name in ("NystromLSSVC", "Nystroem + RidgeClassifier") if name in records]
-    return [{"name": name, **records[name]} for name in names], table["columns"]
-
-
-_ROWS: dict[str, Callable[[Any, Any], tuple[Rows, Mapping[str, str]]]] = {
-    "svm_cpu": _svm_cpu,
-    "tables": _tables,
-    "covertype": _covertype,
-}
-"""Functions that return the rows and columns of benchmarks whose records have another form."""
 
 
 def _machine(environment: Mapping[str, Any]) -> str:

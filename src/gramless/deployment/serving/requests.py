@@ -1,10 +1,13 @@
-"""Validation of the rows of a request, sent as JSON or CSV, and conversion to a table of arrays.
+"""Reading of requests: bodies within limits, and the conversion of their rows, sent as JSON or CSV, to a table of arrays.
 
-The columns of a model define a pydantic type, which validates the rows and describes them in the OpenAPI document.
+The columns of a model define a pydantic type, which validates the rows and describes them in the OpenAPI document. The
+memory for the bodies of all requests is bounded, and large bodies are parsed one at a time: a body of 16 MB can become
+400 MB of Python objects.
 """
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import csv
 import io
@@ -14,6 +17,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
+from fastapi import Request
 from pydantic import AfterValidator, BeforeValidator, FailFast, Field, StrictBool, StrictFloat, StrictInt, TypeAdapter
 from pydantic import ValidationError as PydanticError
 from pydantic_core import from_json
@@ -21,6 +25,7 @@ from typing_extensions import TypedDict
 
 from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
 from gramless.deployment.serving.scorer import InputColumn, RequestError, Table
+from gramless.deployment.tuning import Limits
 from gramless.tables.column_types import parsed_date, plain_number
 
 JSON, CSV = "application/json", "text/csv"
@@ -42,24 +47,15 @@ def _parse_date(value: Any, order: str) -> Any:
     return moment.astype(object)
 
 
-def _as_none(_: str) -> None:
-    return None
-
-
 # The strings that mean a missing value are those of text files: more of them among numbers and dates than among categories.
-_MissingString = Annotated[Literal[tuple(sorted((*ALWAYS_MISSING, *MISSING_NUMBERS)))], AfterValidator(_as_none)]  # type: ignore[valid-type]
+_MissingString = Annotated[Literal[tuple(sorted((*ALWAYS_MISSING, *MISSING_NUMBERS)))], AfterValidator(lambda _: None)]  # type: ignore[valid-type]
 _TYPES: dict[str, Any] = {
     "number": Annotated[float, Field(gt=-LARGEST, lt=LARGEST, allow_inf_nan=False)],
     "category": str | StrictBool | StrictInt | StrictFloat,
     "text": str,
     "date": datetime,
 }
-_EXPECTED = {
-    "number": "is not a number",
-    "category": "is not a string",
-    "text": "is not a string",
-    "date": "is not a date",
-}
+_DTYPES: dict[str, Any] = {"number": np.float64, "category": object, "text": object, "date": "datetime64[us]"}
 # Examples of dates by the format of their column.
 _DATES = {"": "2024-02-29 or 2024-02-29T12:00:00", "day first": "29.02.2024", "month first": "02/29/2024"}
 
@@ -85,7 +81,10 @@ class RequestRows:
     def read(self, media_type: str, body: bytes) -> tuple[Table, bool]:
         """Return the rows of a body as a table, and whether the effects of the columns are requested."""
         if media_type == JSON:
-            content = _parse_json(body)
+            try:
+                content = from_json(body.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
+            except ValueError as reason:
+                raise RequestError(400, f"the body is not JSON: {reason}; write null for a missing value") from reason
         elif media_type == CSV:
             content = {"rows": self._parse_csv(body)}
         else:
@@ -96,16 +95,12 @@ class RequestRows:
             valid = self._body.validate_python(content)
         except PydanticError as error:
             raise self._request_error(error) from None
-        rows = valid["rows"]
         table: Table = {}
-        numbers = [column.name for column in self._columns if column.kind == "number"]
-        block = np.array([[row[name] for row in rows] for name in numbers], dtype=np.float64)  # None becomes NaN
         for column in self._columns:
+            values = [row[column.name] for row in valid["rows"]]
             if column.kind in ("category", "text"):
-                table[column.name] = np.array([_category(row[column.name], column) for row in rows], dtype=object)
-            elif column.kind == "date":
-                table[column.name] = np.array([row[column.name] for row in rows], dtype="datetime64[us]")
-        table |= zip(numbers, block, strict=True)
+                values = [_category(value, column) for value in values]
+            table[column.name] = np.array(values, dtype=_DTYPES[column.kind])  # None becomes NaN or NaT
         return table, valid.get("explain", False)
 
     def _parse_csv(self, body: bytes) -> list[dict[str, str]]:
@@ -159,8 +154,51 @@ class RequestRows:
             return RequestError(422, f"{cell}: the model needs a value here")
         too_large = isinstance(value, int) or first["type"] in ("finite_number", "greater_than", "less_than")
         example = f" such as {_DATES[column.format]}" if column.kind == "date" else ""
-        problem = "is too large" if too_large else _EXPECTED[column.kind] + example
+        expected = column.kind if column.kind in ("number", "date") else "string"
+        problem = "is too large" if too_large else f"is not a {expected}{example}"
         return RequestError(422, f"{cell}: {_shown(value)} {problem}")
+
+
+class BodyReader:
+    """Reader of the bodies of all requests to a server."""
+
+    def __init__(self, limits: Limits):
+        self._limits = limits
+        self._bytes = 0  # bytes of all bodies that are being read or parsed
+        self._parsing = asyncio.Lock()
+
+    async def read(self, request: Request, rows: RequestRows) -> tuple[Table, bool]:
+        """Return the rows of a request as a table, and whether the effects of the columns are requested."""
+        parts: list[bytes] = []
+        try:
+            async with asyncio.timeout(self._limits.reading_seconds):
+                await self._collect(request, parts)
+            media_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+            body = b"".join(parts)
+            if len(body) <= self._limits.inline_parsing_bytes:
+                return rows.read(media_type, body)
+            async with self._parsing:
+                return await asyncio.to_thread(rows.read, media_type, body)
+        except TimeoutError:
+            raise RequestError(408, f"the body was not sent within {self._limits.reading_seconds:g} seconds") from None
+        finally:
+            self._bytes -= sum(map(len, parts))
+
+    async def _collect(self, request: Request, parts: list[bytes]) -> None:
+        """Append the parts of a body; RequestError if the body or all bodies together exceed their limits."""
+        most, size = self._limits.body_bytes, 0
+        too_large = RequestError(413, f"a body has at most {most:,} bytes, and this one has more: send it in parts")
+        length = request.headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > most:
+            raise too_large
+        async for part in request.stream():
+            size += len(part)
+            if size > most:
+                raise too_large
+            if self._bytes + len(part) > self._limits.all_bodies_bytes:
+                raise RequestError(503, "the bodies of other requests fill the memory for bodies: try again later")
+            self._bytes += len(part)
+            parts.append(part)
 
 
 def _cell_type(column: InputColumn) -> Any:
@@ -170,7 +208,8 @@ def _cell_type(column: InputColumn) -> Any:
         shown = ", ".join(column.levels[:20]) + (", ..." if len(column.levels) > 20 else "")
         known = f"Categories of the training rows: {shown}"
     elif column.low is not None:
-        low, high = (f"{end:.6g}" if column.kind == "number" else end for end in (column.low, column.high))
+        ends = (column.low, column.high)
+        low, high = (f"{end:.6g}" if column.kind == "number" else end.removesuffix("T00:00:00") for end in ends)
         known = f"Range of the training rows: {low} to {high}"
     about = Field(description=known, examples=None if column.typical is None else [column.typical])
     cell = _TYPES[column.kind]
@@ -194,13 +233,6 @@ def _category(value: Any, column: InputColumn) -> Any:
     if isinstance(value, float) and value.is_integer() and text not in column.levels:
         return str(int(value))
     return text
-
-
-def _parse_json(body: bytes) -> Any:
-    try:
-        return from_json(body.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
-    except ValueError as reason:
-        raise RequestError(400, f"the body is not JSON: {reason}; write null for a missing value") from reason
 
 
 def _shown(value: Any) -> str:

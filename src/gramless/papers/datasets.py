@@ -1,0 +1,331 @@
+"""The datasets of the papers and benchmarks as NumPy arrays with their standard splits.
+
+>>> from gramless.papers.datasets import load
+>>> load("digits").x_test.shape
+(450, 64)
+
+The file `datasets.toml` declares them. A dataset is one `.npz` file, searched in the given folder, in `$GRAMLESS_DATA` and
+in the cache folder. A missing file is built from the published files, which pooch downloads and checks.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import os
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from gramless._core.files import atomic_write
+from gramless.papers import formats
+
+ENVIRONMENT_VARIABLE = "GRAMLESS_DATA"
+TIMEOUT = (10, 30)  # seconds to connect, and to wait for the next bytes
+RETRIES = 2
+
+Progress = Callable[[str, int, int | None], None]
+"""Progress callback of a download: file name, bytes received, bytes in total or None if unknown."""
+
+
+class DatasetError(RuntimeError):
+    """Error of a dataset that is missing, cannot be downloaded or has unexpected contents."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Arrays of one dataset, split into training and test rows.
+
+    Images are flattened to rows, and `image_shape` is their height, width and number of channels. `class_names` follow the
+    order of the sorted labels. `categorical` are the indices of columns with category codes. `split` is the origin
+    of the split: "original", or a description of the random split.
+    """
+
+    name: str
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    image_shape: tuple[int, ...] | None = None
+    class_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    categorical: tuple[int, ...] = ()
+    task: str = "classification"
+    split: str = "original"
+
+    def pooled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features and labels of all rows, training rows first."""
+        return np.concatenate([self.x_train, self.x_test]), np.concatenate([self.y_train, self.y_test])
+
+    def resplit(self, test_size: float | int, *, seed: int = 0) -> Dataset:
+        """Shuffle all rows and split them again, stratified by class; `test_size` is a fraction or a number of rows."""
+        x, y = self.pooled()
+        stratified = self.task == "classification" and np.unique(y, return_counts=True)[1].min() > 1
+        x_train, x_test, y_train, y_test = train_test_split(
+            x, y, test_size=test_size, random_state=seed, stratify=y if stratified else None
+        )
+        arrays = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+        return replace(self, **arrays, split=f"random, seed {seed}")
+
+    def sample(self, n: int, *, seed: int = 0) -> Dataset:
+        """Keep at most `n` training rows drawn at random without replacement, and all test rows."""
+        n_train = len(self.y_train)
+        rows = np.sort(np.random.default_rng(seed).choice(n_train, size=min(n, n_train), replace=False))
+        return replace(self, x_train=self.x_train[rows], y_train=self.y_train[rows])
+
+    def only(self, labels: Sequence[int]) -> Dataset:
+        """Keep the training and test rows of these classes."""
+        arrays: dict[str, Any] = {}
+        for half in ("train", "test"):
+            rows = np.isin(getattr(self, f"y_{half}"), labels)
+            arrays |= {name: getattr(self, name)[rows] for name in (f"x_{half}", f"y_{half}")}
+        names = self.class_names
+        if names is not None:
+            known = np.unique(np.concatenate([self.y_train, self.y_test]))
+            names = tuple(name for name, label in zip(names, known, strict=True) if label in labels)
+        return replace(self, **arrays, class_names=names)
+
+
+def unsplit(x: np.ndarray, y: np.ndarray, **fields: Any) -> Dataset:
+    """Return a dataset whose rows are all training rows."""
+    return Dataset(x_train=x, y_train=y, x_test=x[:0], y_test=y[:0], **fields)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One dataset of the catalogue; the comment in `datasets.toml` describes the fields."""
+
+    file: str
+    source: str
+    urls: Sequence[tuple[str, str | None]]
+    read: Callable[[Sequence[Path]], dict[str, np.ndarray]]
+    digest: str
+    decode: Callable[[Mapping[str, np.ndarray]], dict[str, Any]] = formats.decode_split
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    text_file: str = ""
+
+    def dataset(self, name: str, arrays: Mapping[str, np.ndarray]) -> Dataset:
+        """Return the dataset of stored arrays, with integer labels."""
+        fields = {**self.decode(arrays), **self.fields}
+        if fields.get("task") != "regression":
+            fields |= {key: fields[key].astype(np.int64) for key in ("y_train", "y_test")}
+        return Dataset(name=name, **fields)
+
+
+def _read_catalogue() -> dict[str, Entry]:
+    declared = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
+    entries = {}
+    for name, own in declared.items():
+        values = {**declared.get(own.get("like"), {}), **own}
+        values.pop("like", None)
+        values["urls"] = [(*address, None)[:2] for address in values["urls"]]
+        for key in {"read", "decode"} & values.keys():
+            arguments = dict(values[key])
+            values[key] = partial(getattr(formats, arguments.pop("function")), **arguments)
+        fields = values.get("fields", {})
+        values["fields"] = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
+        entries[name] = Entry(**values)
+    return entries
+
+
+CATALOGUE = _read_catalogue()
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all datasets."""
+    return ("digits", *CATALOGUE)
+
+
+def _entry(name: str) -> Entry:
+    if name not in CATALOGUE:
+        raise DatasetError(f"unknown dataset {name!r}; known are {', '.join(names())}")
+    return CATALOGUE[name]
+
+
+def cache_folder() -> Path:
+    """Return the folder of downloaded datasets: `$XDG_CACHE_HOME/gramless`, by default `~/.cache/gramless`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gramless"
+
+
+def search_path(data: str | os.PathLike | None = None) -> list[Path]:
+    """Return the folders in which datasets are searched: `data`, `$GRAMLESS_DATA`, the cache folder."""
+    return [Path(folder) for folder in (data, os.environ.get(ENVIRONMENT_VARIABLE)) if folder] + [cache_folder()]
+
+
+def find(name: str, data: str | os.PathLike | None = None) -> Path | None:
+    """Return the file of a dataset, or None if no folder of the search path has it."""
+    entry = _entry(name)
+    candidates = (folder / file for folder in search_path(data) for file in (entry.file, entry.text_file) if file)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def load(
+    name: str,
+    *,
+    data: str | os.PathLike | None = None,
+    seed: int = 0,
+    test_size: float = 0.25,
+    download: bool = True,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Load a dataset, and download it if no folder of the search path has it and `download` is true.
+
+    `seed` and `test_size` are used only for datasets without a standard split. "digits" is part of scikit-learn.
+    """
+    if name == "digits":
+        from sklearn.datasets import load_digits
+
+        x, y = load_digits(return_X_y=True)
+        shown = {"image_shape": (8, 8), "class_names": tuple("0123456789")}
+        dataset = unsplit(x.astype(np.float32), y.astype(np.int64), name=name, **shown)
+    else:
+        path = obtain(name, data=data, progress=progress) if download else find(name, data)
+        if path is None:
+            raise DatasetError(where_to_put(name, data))
+        dataset = _read_stored(name, path)
+    return dataset if len(dataset.y_test) else dataset.resplit(test_size, seed=seed)
+
+
+def _read_stored(name: str, path: Path) -> Dataset:
+    entry = _entry(name)
+    if path.name == entry.text_file:
+        with gzip.open(path, "rt", encoding="ascii") as text:
+            return entry.dataset(name, formats.parse_bank(text.read()))
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = dict(archive)
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError) as reason:
+        raise DatasetError(f"{path} cannot be read as a NumPy archive without pickles: {reason}") from reason
+    try:
+        return entry.dataset(name, arrays)
+    except KeyError as reason:
+        found = ", ".join(sorted(arrays)) or "nothing"
+        raise DatasetError(
+            f"{path} is another file of that name: it has no array {reason}, only {found}. Move it to another folder to "
+            "download the original, or set --data to another folder"
+        ) from reason
+
+
+def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progress | None = None) -> Path | None:
+    """Return the file of a dataset, downloaded if necessary; None for "digits", which has no file.
+
+    The arrays of the published files are compared with the known digest and written to the cache folder in one step; the
+    published files are then deleted.
+    """
+    if name == "digits":
+        return None
+    path = find(name, data)
+    if path is not None:
+        return path
+    entry = _entry(name)
+    target = cache_folder() / entry.file
+    folder = cache_folder() / "originals"
+    try:
+        files = [
+            fetch(url, folder, f"{target.stem}-{number}", checksum, progress=progress)
+            for number, (url, checksum) in enumerate(entry.urls)
+        ]
+    except DatasetError as reason:
+        raise DatasetError(f"{reason}. {where_to_put(name, data)}") from reason
+    except OSError as reason:
+        if reason.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise DatasetError(f"cannot write to {folder}: {reason.strerror}. {where_to_put(name, data)}") from reason
+    try:
+        arrays = entry.read(files)
+    except (ValueError, KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as reason:
+        raise DatasetError(f"the published files of {name!r} cannot be read and were deleted: {reason}") from reason
+    finally:
+        for published in files:
+            published.unlink(missing_ok=True)
+    if digest(arrays) != entry.digest:
+        raise DatasetError(f"the published files of {name!r} have other values than expected and were deleted")
+    with atomic_write(target) as part, open(part, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    return target
+
+
+def digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return a checksum of the names, types, shapes and bytes of arrays, independent of how a file compresses them."""
+    total = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        total.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
+
+
+def fetch(url: str, folder: Path, name: str, checksum: str | None, *, progress: Progress | None = None) -> Path:
+    """Download `url` to `folder/name` unless that file exists and has the checksum ("sha256:..." or "md5:...")."""
+    try:
+        import pooch
+        import requests
+    except ImportError as reason:
+        raise DatasetError(f"the download of {url} needs pooch: pip install 'gramless[cli]'") from reason
+
+    pooch.get_logger().setLevel("ERROR")
+    cache = pooch.create(folder, base_url="", registry={name: checksum}, urls={name: url}, retry_if_failed=RETRIES)
+    downloader = pooch.HTTPDownloader(
+        progressbar=False if progress is None else _ProgressBar(name, progress),
+        timeout=TIMEOUT,
+        headers={"Accept-Encoding": "identity"},  # the length and the checksum are those of the uncompressed file
+    )
+    try:
+        return Path(cache.fetch(name, downloader=downloader))
+    except requests.Timeout as reason:
+        raise DatasetError(f"could not download {url}: the server does not answer") from reason
+    except requests.exceptions.ChunkedEncodingError as reason:
+        raise DatasetError(f"could not download {url}: the connection was closed before the end of the file") from reason
+    except requests.HTTPError as reason:
+        raise DatasetError(f"could not download {url}: {reason}") from reason
+    except requests.RequestException as reason:
+        raise DatasetError(f"could not download {url}: the server cannot be reached") from reason
+    except ValueError as reason:
+        raise DatasetError(f"could not download {url}: the checksum differs from the published one") from reason
+
+
+class _ProgressBar:
+    """Progress bar with pooch's interface that calls a function."""
+
+    def __init__(self, name: str, progress: Progress):
+        self.name = name
+        self.progress = progress
+        self.total = 0
+
+    @property
+    def total(self) -> int:
+        return self._total
+
+    @total.setter
+    def total(self, length: int) -> None:  # pooch assigns this attribute at every attempt
+        self._total, self._done = length, 0
+
+    def update(self, size: int) -> None:
+        # pooch counts the last, shorter block as a full one.
+        self._done = min(self._done + size, self._total) if self._total else self._done + size
+        self.progress(self.name, self._done, self._total or None)
+
+    def reset(self) -> None:
+        self._done = 0
+
+    def close(self) -> None:
+        pass
+
+
+def where_to_put(name: str, data: str | os.PathLike | None = None) -> str:
+    """Return an error message with the missing file and the folders in which it is searched."""
+    entry = _entry(name)
+    folders = ", ".join(str(folder) for folder in search_path(data))
+    return (
+        f"dataset {name!r} was not found: put {entry.file} ({entry.source}) into one of {folders}, or set --data or "
+        f"${ENVIRONMENT_VARIABLE} to the folder that contains it"
+    )
