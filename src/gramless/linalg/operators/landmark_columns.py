@@ -1,7 +1,8 @@
 """The columns `K(X, s)` of a kernel matrix at the landmarks `s`, multiplied from either side.
 
-`LandmarkColumns` is the interface that a preconditioner needs; `LocalColumns` has the columns in the memory of this process:
-stored, recomputed a few thousand rows at a time, taken from a given matrix, or by the fused product on a CUDA device.
+`LocalColumns` has what a preconditioner needs, with the columns in the memory of this process: stored, recomputed a few
+thousand rows at a time, taken from a given matrix, or by the fused product on a CUDA device. `RemoteColumns` in
+`gramless.distributed` has the same interface.
 
 `TallMatrix` has the products of a matrix of many rows and few columns. The entries have the precision of the data. A sum
 over n rows in that precision would lose the small eigenvalues of a Gram matrix, so parts of a few thousand rows are
@@ -15,7 +16,7 @@ converted, multiplied and added in float64: `4096 m` numbers beside the matrix.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -100,37 +101,12 @@ class _InDouble:
         return np.multiply(part, scale, out=self._buffer[: len(part)])
 
 
-class LandmarkColumns(Protocol):
-    """Interface of the columns `K(X, s)`, local or distributed."""
-
-    shape: tuple[int, int]
-    landmarks: np.ndarray
-    """Row numbers of the landmarks."""
-    dtype: np.dtype
-    """Precision of the data and of the kernel matrix."""
-    sums: np.dtype
-    """Precision of the vectors of products: float64, or float32 for fused products, which have accurate sums."""
-
-    def square(self) -> Array:
-        """Return `K(s, s)` in float64."""
-
-    def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
-        """Return `K(rows, s)` and the diagonal `K(x, x)` of these rows in float64."""
-
-    def add_gram_(self, S: Array, weights: Array) -> Array:
-        """Return the lower triangle of `S + K(s, X) diag(weights) K(X, s)` in float64; `S` may be overwritten."""
-
-    def transposed_times(self, V: Array) -> Array:
-        """Return `K(s, X) V` in float64."""
-
-    def times(self, W: Array) -> Array:
-        """Return `K(X, s) W` for `W` in float64."""
-
-
 class LocalColumns(TallMatrix):
-    """The columns `K(X, s)` in this process; with `store` they are kept, else recomputed at each use.
+    """The columns `K(X, s)` in this process; with `store` they are stored, else recomputed at each use.
 
-    A `fused` product of `X` computes columns that are not stored from its rounded points.
+    A `fused` product of `X` computes columns that are not stored from its rounded points. `landmarks` are row numbers, and
+    `dtype` is the precision of the data. `sums` is the precision of the vectors of products: float64, or float32 for fused
+    products, which have accurate sums.
     """
 
     def __init__(
@@ -165,12 +141,14 @@ class LocalColumns(TallMatrix):
         return self._kernel.block(block, slice(None), slice(None))
 
     def square(self) -> Array:
+        """Return `K(s, s)` in float64."""
         if not self._kernel.uses_points:
             return self._looked_up(self.landmarks)
         points = xa.astype(self._points, np.float64)
         return evaluate(self._kernel, points, points)
 
     def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
+        """Return `K(rows, s)` and the diagonal `K(x, x)` of these rows in float64."""
         if not self._kernel.uses_points:
             return self._looked_up(rows), xa.astype(xa.take_rows(self._kernel.diag(self._X), rows), np.float64)
         part = xa.astype(self._rounded(rows), np.float64)
