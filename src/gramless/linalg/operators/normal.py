@@ -40,9 +40,9 @@ from gramless.linalg.tuning import TUNING, LinalgTuning
 class TiledRows:
     """Products with `C = K(X, landmarks)` from both sides, in float64; each kernel value serves both products.
 
-    Each thread computes blocks of about `products.block_bytes` bytes of kernel values and multiplies them while they are in the cache
-    of its core. Each group of blocks has its own sum, and the groups do not depend on the number of threads. With `store`
-    the kernel values are kept, in half precision if `products.storage` names a format, else they are recomputed.
+    Each thread computes blocks of about `products.block_bytes` bytes of kernel values and multiplies them while they are in
+    the cache of its core. Each group of blocks has its own sum, and the groups do not depend on the number of threads. With
+    `store` the kernel values are stored, in half precision if `products.storage` names a format, else they are recomputed.
     """
 
     def __init__(self, products: LandmarkProducts, X: Array, *, store: bool = False):
