@@ -22,7 +22,7 @@ class Outcome:
 
 @pytest.fixture
 def run():
-    """Run a command line; what `main` would print and return."""
+    """Return a function that runs a command line and returns its exit code and output."""
 
     def call(*arguments, stdin=None):
         result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
@@ -38,7 +38,7 @@ def run():
 
 
 def make_table(n=240, seed=0):
-    """Three kinds of plant, told apart by two numbers and a word; with gaps, an identifier and a constant."""
+    """Return three kinds of plants that two numbers and a category predict; missing values, an identifier and a constant."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 3, n)
     frame = pd.DataFrame(

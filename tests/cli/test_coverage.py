@@ -1,4 +1,4 @@
-"""`--interval` and `--set`: intervals and sets of saved models, and how often they hold the truth."""
+"""`--interval` and `--set`: intervals and prediction sets of saved models, and their coverage."""
 
 import io
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-MACHINES = [["--time", "1s"], ["--estimator", "lssvm"], ["--estimator", "nystrom"]]
+ESTIMATORS = [["--time", "1s"], ["--estimator", "lssvm"], ["--estimator", "nystrom"]]
 
 
 @pytest.fixture
@@ -18,10 +18,10 @@ def yields(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_intervals_of_values(run, yields, machine):
+@pytest.mark.parametrize("options", ESTIMATORS, ids=str)
+def test_intervals_of_values(run, yields, options):
     out = yields / "model.skops"
-    done = run("train", yields / "yields.csv", "--target", "yield", "--out", out, "--interval", "0.8", *machine, "--json")
+    done = run("train", yields / "yields.csv", "--target", "yield", "--out", out, "--interval", "0.8", *options, "--json")
     assert done.code == 0, done.err
     predicted = run("predict", out, yields / "yields.csv", "--interval", "0.8")
     found = pd.read_csv(io.StringIO(predicted.out))
@@ -33,10 +33,10 @@ def test_intervals_of_values(run, yields, machine):
     assert (wide.high - wide.low > found.high - found.low).all()
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=str)
-def test_sets_of_classes(run, plants, tmp_path, machine):
+@pytest.mark.parametrize("options", ESTIMATORS, ids=str)
+def test_sets_of_classes(run, plants, tmp_path, options):
     out = tmp_path / "model.skops"
-    done = run("train", plants / "plants.csv", "--target", "kind", "--out", out, "--interval", "0.9", *machine)
+    done = run("train", plants / "plants.csv", "--target", "kind", "--out", out, "--interval", "0.9", *options)
     assert done.code == 0, done.err
     assert "sets of" in done.out
     predicted = run("predict", out, plants / "plants.csv", "--set", "0.95", "--proba")
@@ -47,7 +47,7 @@ def test_sets_of_classes(run, plants, tmp_path, machine):
     assert np.mean(inside) > 0.88
 
 
-def test_what_cannot_be_is_said(run, plants, yields, tmp_path):
+def test_intervals_and_sets_of_the_wrong_task_raise(run, plants, yields, tmp_path):
     out = tmp_path / "model.skops"
     run("train", yields / "yields.csv", "--target", "yield", "--out", out, "--time", "1s")
     assert "sets are only for classes" in run("predict", out, yields / "yields.csv", "--set", "0.9").err
@@ -60,7 +60,7 @@ def test_what_cannot_be_is_said(run, plants, yields, tmp_path):
     assert "--cv" in asked.err
 
 
-def test_the_card_shows_coverage(run, yields, plants, tmp_path):
+def test_card_shows_the_coverage(run, yields, plants, tmp_path):
     for data, target in ((yields / "yields.csv", "yield"), (plants / "plants.csv", "kind")):
         out = tmp_path / "model.skops"
         assert run("train", data, "--target", target, "--out", out, "--report", "--time", "1s").code == 0

@@ -1,4 +1,4 @@
-"""`gramless export`: a file that onnxruntime runs, or a sentence."""
+"""`gramless export` writes a file that onnxruntime runs, or reports an error."""
 
 import numpy as np
 import onnxruntime
@@ -7,7 +7,7 @@ import pandas as pd
 import gramless
 
 
-def test_a_trained_model_runs_elsewhere(run, plants, model, tmp_path):
+def test_exported_model_gives_the_same_predictions(run, plants, model, tmp_path):
     done = run("export", model, tmp_path / "m.onnx", "--json")
     assert done.code == 0, done.err
     assert done.json["inputs"] == {"height": "double", "leaves": "double", "soil": "string", "sheltered": "string"}
@@ -23,7 +23,7 @@ def test_a_trained_model_runs_elsewhere(run, plants, model, tmp_path):
     assert label.tolist() == loaded.predict(frame).tolist()
 
 
-def test_what_cannot_be_exported_is_said(run, tmp_path):
+def test_export_of_an_unsupported_model_raises(run, tmp_path):
     model = gramless.SphericalKMeans(2, random_state=0).fit(np.random.default_rng(0).normal(size=(20, 3)))
     gramless.save(model, tmp_path / "m.skops")
     done = run("export", tmp_path / "m.skops", tmp_path / "m.onnx")

@@ -1,4 +1,4 @@
-"""File formats of inputs and outputs, standard input, repeated columns, and choices that are reported or refused."""
+"""File formats of inputs and outputs, standard input, repeated columns, and the reported or rejected choices."""
 
 import json
 
@@ -63,7 +63,7 @@ def test_predictions_as_excel_and_json_lines(run, frame, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["o.pkl", "o.xls", "o.json", "o.npz"])
-def test_predictions_in_other_formats_are_refused(run, frame, tmp_path, name):
+def test_predictions_in_unknown_formats_raise(run, frame, tmp_path, name):
     data = write(frame, tmp_path / "t.csv")
     run("train", data, "--target", "target", *QUICK, "--out", tmp_path / "m.skops")
     done = run("predict", tmp_path / "m.skops", data, "--out", tmp_path / name)
@@ -72,7 +72,7 @@ def test_predictions_in_other_formats_are_refused(run, frame, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["m.pkl", "m.joblib", "m.onnx"])
-def test_models_in_other_formats_are_refused(run, frame, tmp_path, name):
+def test_model_names_with_extensions_of_other_formats_raise(run, frame, tmp_path, name):
     done = run("train", write(frame, tmp_path / "t.csv"), "--target", "target", "--out", tmp_path / name)
     assert (done.code, "name it m.skops" in done.err) == (3, True)
 
@@ -86,7 +86,7 @@ def test_repeated_columns_are_renamed_with_a_warning(run, tmp_path):
     assert "a" in gramless.load(tmp_path / "m").column_types
 
 
-def test_nested_values_are_refused(run, tmp_path):
+def test_nested_values_raise(run, tmp_path):
     lines = [json.dumps({"a": [k], "y": k % 2}) for k in range(20)]
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
     done = run("train", tmp_path / "t.jsonl", "--target", "y", "--out", tmp_path / "m")

@@ -34,7 +34,7 @@ def files(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.csv.gz"])
-def test_a_classifier_is_fitted_in_batches(run, files, tmp_path, name):
+def test_classifier_is_fitted_in_batches(run, files, tmp_path, name):
     out = tmp_path / "m.skops"
     done = run("train", files / name, "--target", "kind", "--out", out, *BUDGET)
     assert done.code == 0, done.err
@@ -53,7 +53,7 @@ def test_a_classifier_is_fitted_in_batches(run, files, tmp_path, name):
     assert (pd.read_csv(tmp_path / "p.csv").iloc[:, 0] == new["kind"]).mean() > 0.88
 
 
-def test_equals_a_fit_to_the_same_rows_in_memory(files, run, tmp_path):
+def test_batches_equal_a_fit_to_the_same_rows_in_memory(files, run, tmp_path):
     options = ["--memory-budget", "60MB", "--no-importance"]
     done = run("train", files / "values.feather", "--target", "value", "--out", tmp_path / "m.skops", *options)
     assert done.code == 0, done.err
@@ -128,13 +128,13 @@ def test_a_wrong_value_names_the_row_of_the_file(run, tmp_path):
         (["--time", "30s"], "--time needs all rows in memory"),
     ],
 )
-def test_options_that_need_all_rows(run, files, tmp_path, options, message):
+def test_options_that_need_all_rows_raise(run, files, tmp_path, options, message):
     done = run("train", files / "rows.parquet", "--target", "kind", "--out", tmp_path / "m.skops", *BUDGET, *options)
     assert done.code == 3
     assert message in done.err.replace("\n", " ")
 
 
-def test_a_table_within_the_budget_is_read_at_once(files):
+def test_table_within_the_budget_is_read_as_a_whole(files):
     settings = TrainSettings(files / "rows.parquet", "kind", memory_budget="1GB")
     with large_table(settings, lambda message: None) as large:
         assert large is None

@@ -1,4 +1,4 @@
-"""Folders of pictures from the command line: train, predict, and what is said about bad ones."""
+"""Folders of pictures on the command line: train, predict, evaluate, and errors for unusable folders."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from gramless.cli.predict import evaluate
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Sixty pictures of zeros and ones each, as PNG, some of another size, one of them in a subfolder of its class."""
+    """Return a folder with sixty PNG pictures of each of two digits, some of another size, one in a deeper subfolder."""
     root = tmp_path_factory.mktemp("digits")
     data = load_digits()
     for digit in (0, 1):
@@ -39,7 +39,7 @@ def model(folder, tmp_path_factory):
     return out
 
 
-def test_trains_on_a_folder(run, folder, tmp_path):
+def test_train_accepts_a_folder_of_pictures(run, folder, tmp_path):
     done = run("train", folder, "--out", tmp_path / "m.skops", "--test-size", "0.25", "--json")
     assert done.code == 0
     assert done.json["rows"] == {"train": 90, "held_out": 30}
@@ -50,7 +50,7 @@ def test_trains_on_a_folder(run, folder, tmp_path):
     assert "ImageClassifier" in done.err
 
 
-def test_predicts_a_picture_and_a_folder(run, folder, model, tmp_path):
+def test_predict_accepts_a_picture_and_a_folder(run, folder, model, tmp_path):
     one = run("predict", model, folder / "is 1" / "3.png", "--proba")
     rows = list(csv.DictReader(io.StringIO(one.out)))
     assert [row["prediction"] for row in rows] == ["is 1"]
@@ -94,13 +94,13 @@ def test_colour_and_large_pictures(run, tmp_path):
         (["--test-size", "2"], "between 0 and 1"),
     ],
 )
-def test_options_without_a_meaning_are_refused(run, folder, tmp_path, options, words):
+def test_table_options_raise_for_pictures(run, folder, tmp_path, options, words):
     done = run("train", folder, "--out", tmp_path / "m.skops", *options)
     assert done.code == 3
     assert words in done.err
 
 
-def test_folders_and_files_that_cannot_be_used(run, folder, model, tmp_path):
+def test_unusable_folders_and_files_raise(run, folder, model, tmp_path):
     assert "two classes or more" in run("train", tmp_path, "--out", tmp_path / "m.skops").err
     (tmp_path / "broken.png").write_bytes(b"no picture")
     assert "broken.png" in run("predict", model, tmp_path / "broken.png").err
@@ -114,7 +114,7 @@ def test_folders_and_files_that_cannot_be_used(run, folder, model, tmp_path):
 
 @pytest.fixture
 def others(tmp_path):
-    """Pictures that the model never saw, of zeros and ones, and one of a class that it does not know."""
+    """Return a folder with new pictures, one of them of a class that the model does not have."""
     data = load_digits()
     for digit, count in ((0, 30), (1, 20), (7, 1)):
         (tmp_path / "others" / f"is {digit}").mkdir(parents=True)
@@ -123,14 +123,14 @@ def others(tmp_path):
     return tmp_path / "others"
 
 
-def test_evaluates_a_folder_in_batches(model, others):
+def test_evaluate_reads_a_folder_in_batches(model, others):
     by_seven, at_once = (evaluate(model, others, None, Console(quiet=True), batch_rows=n) for n in (7, 1000))
     assert by_seven["rows"] == at_once["rows"] == 51
     for one, other in zip(by_seven["scores"], at_once["scores"], strict=True):
         assert one["value"] == pytest.approx(other["value"])
 
 
-def test_evaluates_a_folder_as_the_classifier_scores_it(run, model, others):
+def test_evaluate_equals_the_score_of_the_classifier(run, model, others):
     done = run("evaluate", model, others, "--json")
     assert done.code == 0
     assert done.json["rows"] == 51
@@ -147,7 +147,7 @@ def test_evaluates_a_folder_as_the_classifier_scores_it(run, model, others):
     assert scores["log loss"]["value"] == pytest.approx(-np.log(chance).mean(), rel=1e-3)
 
 
-def test_knows_the_folder_that_it_was_trained_on(run, folder, model, others, tmp_path):
+def test_evaluate_recognises_the_training_folder(run, folder, model, others, tmp_path):
     assert "was trained on" in " ".join(run("evaluate", model, folder).out.split())
     folder.rename(tmp_path / "elsewhere")
     try:
@@ -157,7 +157,7 @@ def test_knows_the_folder_that_it_was_trained_on(run, folder, model, others, tmp
     assert "was trained on" not in run("evaluate", model, others).out
 
 
-def test_what_cannot_be_evaluated(run, folder, model, others, tmp_path):
+def test_unusable_folders_raise_in_evaluate(run, folder, model, others, tmp_path):
     picture = folder / "is 0" / "3.png"
     assert "subfolder of pictures for each class" in " ".join(run("evaluate", model, picture).err.split())
     assert "for tables" in run("evaluate", model, folder, "--target", "x").err
@@ -169,7 +169,7 @@ def test_what_cannot_be_evaluated(run, folder, model, others, tmp_path):
     assert "the model has 'is 0', 'is 1'; the folder has 'is 7'" in " ".join(done.err.split())
 
 
-def test_a_model_of_a_table_takes_no_pictures(run, folder, tmp_path):
+def test_table_models_raise_for_pictures(run, folder, tmp_path):
     gramless.save(gramless.LSSVC().fit([[0.0], [1.0]], [0, 1]), tmp_path / "other.skops")
     done = run("predict", tmp_path / "other.skops", folder / "is 0" / "3.png")
     assert done.code == 3

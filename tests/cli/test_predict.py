@@ -1,4 +1,4 @@
-"""Predicting and scoring with a saved model."""
+"""`gramless predict` and `gramless evaluate` with a saved model."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ def rows_of(text):
     return list(csv.reader(io.StringIO(text)))
 
 
-def test_one_line_per_row(run, plants, model):
+def test_predict_writes_one_line_per_row(run, plants, model):
     done = run("predict", model, plants / "more.csv")
     heading, *rows = rows_of(done.out)
     assert heading == ["prediction"]
@@ -26,7 +26,7 @@ def test_one_line_per_row(run, plants, model):
     assert np.mean([row[0] for row in rows] == truth) > 0.85
 
 
-def test_probabilities_and_a_file(run, plants, model, tmp_path):
+def test_probabilities_are_written_to_a_file(run, plants, model, tmp_path):
     out = tmp_path / "predicted.csv"
     done = run("predict", model, plants / "more.csv", "--proba", "--out", out, "--json")
     assert done.json["rows"] == 60
@@ -37,14 +37,14 @@ def test_probabilities_and_a_file(run, plants, model, tmp_path):
     assert [row[0] for row in rows] == [heading[1 + k][2:-1] for k in chances.argmax(axis=1)]
 
 
-def test_batches_change_nothing(run, plants, model, tmp_path):
+def test_predictions_do_not_depend_on_the_batch_size(run, plants, model, tmp_path):
     whole = run("predict", model, plants / "more.csv", "--proba").out
     out = tmp_path / "o.csv"
     predict(PredictSettings(model, plants / "more.csv", proba=True, out=out), Console(quiet=True), batch_rows=7)
     assert out.read_text() == whole
 
 
-def test_other_and_missing_columns(run, plants, model, tmp_path):
+def test_further_columns_are_ignored_and_missing_columns_raise(run, plants, model, tmp_path):
     frame = pd.read_csv(plants / "more.csv")
     frame.assign(extra=1)[["soil", "extra", "leaves", "sheltered", "height"]].to_csv(tmp_path / "a.csv", index=False)
     assert run("predict", model, tmp_path / "a.csv").out == run("predict", model, plants / "more.csv").out
@@ -54,7 +54,7 @@ def test_other_and_missing_columns(run, plants, model, tmp_path):
     assert "lacks the columns 'height', 'soil'" in done.err
 
 
-def test_unseen_words_are_handled_and_reported(run, plants, model, tmp_path):
+def test_unseen_categories_are_counted_in_a_message(run, plants, model, tmp_path):
     frame = pd.read_csv(plants / "more.csv")
     frame.loc[:4, "soil"] = "moon dust"
     frame.to_csv(tmp_path / "moon.csv", index=False)
@@ -64,7 +64,7 @@ def test_unseen_words_are_handled_and_reported(run, plants, model, tmp_path):
     assert "5 values of soil did not occur" in done.err
 
 
-def test_text_among_numbers_is_named_with_its_row(run, plants, model, tmp_path):
+def test_text_in_a_number_column_raises_with_its_row(run, plants, model, tmp_path):
     frame = pd.read_csv(plants / "more.csv").astype({"height": object})
     frame.loc[7, "height"] = "tall"
     frame.to_csv(tmp_path / "tall.csv", index=False)
@@ -83,7 +83,7 @@ def test_evaluate(run, plants, model):
     assert wrong.code == 3
 
 
-def test_rows_without_an_answer_are_not_scored(run, plants, model, tmp_path):
+def test_rows_without_a_target_are_not_scored(run, plants, model, tmp_path):
     frame = pd.read_csv(plants / "more.csv")
     frame.loc[:9, "kind"] = None
     frame.to_csv(tmp_path / "gaps.csv", index=False)
@@ -97,7 +97,7 @@ def test_rows_without_an_answer_are_not_scored(run, plants, model, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_what_is_no_model_is_refused(run, plants, tmp_path, command):
+def test_files_that_are_not_models_raise(run, plants, tmp_path, command):
     (tmp_path / "text.skops").write_text("hello")
     gramless.save(gramless.LSSVC().fit([[0.0], [1.0]], [0, 1]), tmp_path / "bare.skops")
     for name, words in [("text.skops", "not a"), ("bare.skops", "LSSVC"), ("none.skops", "there is no file")]:
@@ -106,7 +106,7 @@ def test_what_is_no_model_is_refused(run, plants, tmp_path, command):
         assert words in done.err
 
 
-def test_nothing_is_written_before_the_input_is_known_to_be_good(run, plants, model, tmp_path):
+def test_invalid_input_raises_before_the_output_is_opened(run, plants, model, tmp_path):
     done = run("predict", model, tmp_path / "none.csv")
     assert (done.code, done.out) == (3, "")
     done = run("predict", model, plants / "more.csv", "--out", tmp_path / "no" / "p.csv")
@@ -117,7 +117,7 @@ def test_nothing_is_written_before_the_input_is_known_to_be_good(run, plants, mo
     assert "is a folder" in done.err
 
 
-def test_json_needs_a_file_for_the_predictions(run, plants, model):
+def test_json_without_an_output_file_raises(run, plants, model):
     done = run("predict", model, plants / "more.csv", "--json")
     assert done.code == 3
     assert "--out" in done.err

@@ -1,4 +1,4 @@
-"""The six commands of the page about production, as they stand there."""
+"""The commands of the documentation page on production run as printed."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "production.md").read_text()
 COMMANDS = [line[2:] for line in re.search(r"```console\n(.*?)```", PAGE, re.DOTALL)[1].splitlines()]
 
 
-def test_there_are_six():
+def test_registry_lists_six_papers():
     assert [command.split()[0] for command in COMMANDS] == ["pip", "gramless", "gramless", "gramless", "gramless", "curl"]
 
 

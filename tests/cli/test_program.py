@@ -1,4 +1,4 @@
-"""The program as a whole: reproduce, info, exit codes, the real command in a real process."""
+"""`gramless reproduce`, `report` and `info`, exit codes, and the installed command in its own process."""
 
 import errno
 import json
@@ -44,7 +44,7 @@ def demo(monkeypatch):
     monkeypatch.setattr(reproduce_module, "specs", lambda paper: [DEMO] if paper in ("all", "smo") else [])
 
 
-def test_reproduce_leaves_results_and_a_report(run, demo, tmp_path):
+def test_reproduce_writes_results_and_a_report(run, demo, tmp_path):
     done = run("reproduce", "smo", "--quick", "--out", tmp_path / "out", "--json")
     assert done.code == 0
     assert done.json["finished"] == 2
@@ -62,7 +62,7 @@ def test_reproduce_leaves_results_and_a_report(run, demo, tmp_path):
     assert Path(done.json["results"]).read_text().splitlines() != lines
 
 
-def test_one_fit_is_named_by_its_settings_and_seed(run, demo, tmp_path):
+def test_one_fit_is_selected_by_its_settings_and_seed(run, demo, tmp_path):
     done = run("reproduce", "smo", "--quick", "--where", "alpha=100", "--seed", 3, "--out", tmp_path, "--json")
     assert done.json["finished"] == 1
     (record,) = map(json.loads, Path(done.json["results"]).read_text().splitlines())
@@ -73,7 +73,7 @@ def test_one_fit_is_named_by_its_settings_and_seed(run, demo, tmp_path):
     assert (wrong.code, "--where takes name=value" in wrong.err) == (3, True)
 
 
-def test_the_experiments_are_listed(run, demo, tmp_path):
+def test_list_shows_the_experiments(run, demo, tmp_path):
     shown = run("reproduce", "smo", "--list", "--out", tmp_path / "out")
     assert shown.code == 0
     assert "alpha 1, 10" in shown.out
@@ -82,7 +82,7 @@ def test_the_experiments_are_listed(run, demo, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_table_in_the_terminal_is_of_one_setting_over_its_seeds(run, monkeypatch, tmp_path):
+def test_summary_shows_one_setting_over_its_seeds(run, monkeypatch, tmp_path):
     seeds = replace(DEMO, quick={"grid": product(alpha=[1, 100]), "seeds": (0, 1, 2)})
     monkeypatch.setattr(reproduce_module, "specs", lambda paper: [seeds])
     done = run("reproduce", "smo", "--quick", "--out", tmp_path)
@@ -94,7 +94,7 @@ def test_the_table_in_the_terminal_is_of_one_setting_over_its_seeds(run, monkeyp
     assert "smallest mean error on the test rows" in " ".join(done.out.split())
 
 
-def test_a_page_is_drawn_again_from_its_records(run, demo, tmp_path):
+def test_report_is_written_again_from_its_records(run, demo, tmp_path):
     done = run("reproduce", "smo", "--quick", "--out", tmp_path, "--json")
     again = run("report", done.json["results"], "--out", tmp_path / "again.html", "--json")
     assert again.json == {"report": str(tmp_path / "again.html"), "records": 2, "unknown": 0}
@@ -103,7 +103,7 @@ def test_a_page_is_drawn_again_from_its_records(run, demo, tmp_path):
     assert (lost.code, "is not a file" in lost.err) == (3, True)
 
 
-def test_a_claim_runs_what_it_needs_and_its_verdict_is_printed(run, monkeypatch, tmp_path):
+def test_claim_runs_its_experiments_and_prints_its_verdict(run, monkeypatch, tmp_path):
     digits = replace(DEMO, data="digits", data_label="Digits", grid=product(alpha=[1]), seeds=(0, 1, 2))
     comparison = Comparison("demo", {"alpha": 1}, "at most", 20.0)
     claim = Claim(
@@ -123,7 +123,7 @@ def test_a_claim_runs_what_it_needs_and_its_verdict_is_printed(run, monkeypatch,
     assert "Verdict too few seeds" in " ".join(one.out.split())
 
 
-def test_an_unknown_claim_is_answered_with_the_known_claims(run, tmp_path):
+def test_unknown_claim_raises_with_the_known_claims(run, tmp_path):
     done = run("reproduce", "prototypes", "--claim", "nonesuch", "--out", tmp_path)
     assert (done.code, "error-4000" in done.err) == (3, True)
     done = run("reproduce", "prototypes", "--claim", "robust", "--out", tmp_path)
@@ -132,7 +132,7 @@ def test_an_unknown_claim_is_answered_with_the_known_claims(run, tmp_path):
     assert (done.code, "leave out --quick" in done.err) == (3, True)
 
 
-def test_missing_data_fails_the_fits_and_says_which_file(run, demo, tmp_path, monkeypatch):
+def test_missing_data_fails_the_fits_and_names_the_file(run, demo, tmp_path, monkeypatch):
     monkeypatch.delenv("GRAMLESS_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(reproduce_module, "obtain", lambda *a, **k: None)
@@ -144,14 +144,14 @@ def test_missing_data_fails_the_fits_and_says_which_file(run, demo, tmp_path, mo
     assert "cannot be read" in Path(done.json["report"]).read_text()
 
 
-def test_unknown_names_are_answered_with_the_known_ones(run, demo, tmp_path):
+def test_unknown_names_raise_with_the_known_names(run, demo, tmp_path):
     done = run("reproduce", "sno", "--out", tmp_path)
     assert (done.code, "randomized, budget" in done.err) == (3, True)
     done = run("reproduce", "smo", "--only", "dema", "--out", tmp_path)
     assert (done.code, "there are: demo" in done.err) == (3, True)
 
 
-def test_a_folder_that_is_none_is_reported_before_the_first_fit(run, demo, tmp_path, monkeypatch):
+def test_output_folder_that_is_a_file_raises_before_the_first_fit(run, demo, tmp_path, monkeypatch):
     (tmp_path / "out").write_text("")
     monkeypatch.setattr(reproduce_module, "run", lambda *a, **k: pytest.fail("a fit was started"))
     done = run("reproduce", "smo", "--quick", "--out", tmp_path / "out")
@@ -161,7 +161,7 @@ def test_a_folder_that_is_none_is_reported_before_the_first_fit(run, demo, tmp_p
     assert (done.code, "is a folder" in done.err) == (3, True)
 
 
-def test_info_says_what_there_is_and_what_would_be_done(run):
+def test_info_describes_the_computer_and_the_choices(run):
     found = run("info", "--rows", 60_000, "--columns", 784, "--classes", 10, "--json").json
     assert found["devices"][0]["device"] == "cpu"
     assert found["hardware"]["cores"] >= 1
@@ -171,7 +171,7 @@ def test_info_says_what_there_is_and_what_would_be_done(run):
     assert "processor" in run("info").out
 
 
-def test_errors_that_are_no_defects_have_a_sentence_and_a_code():
+def test_expected_errors_have_a_message_and_an_exit_code():
     cases = [
         (KeyboardInterrupt(), 130, "interrupted"),
         (InputError("no column"), 3, "no column"),
@@ -204,7 +204,7 @@ def command(*arguments, **options):
     )
 
 
-def test_a_full_disk_is_reported_and_leaves_nothing(plants, model):
+def test_full_disk_is_reported_and_leaves_no_file(plants, model):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full on this system")
     with open("/dev/full", "w") as full:
@@ -219,7 +219,7 @@ def test_a_full_disk_is_reported_and_leaves_nothing(plants, model):
     assert "Traceback" not in process.stderr
 
 
-def test_a_reader_that_has_seen_enough_is_no_trouble(plants, model):
+def test_closed_pipe_ends_without_a_traceback(plants, model):
     process = command("predict", model, plants / "more.csv")
     process.stdout.close()
     err = process.stderr.read()
@@ -239,7 +239,7 @@ def test_out_of_memory_is_reported(plants, tmp_path):
 
 
 @pytest.mark.parametrize(("end", "sign"), [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM)], ids=["Ctrl-C", "SIGTERM"])
-def test_a_stopped_run_leaves_a_valid_partial_report(tmp_path, end, sign):
+def test_interrupted_run_writes_a_valid_partial_report(tmp_path, end, sign):
     process = command("reproduce", "randomized", "--quick", "--out", tmp_path, start_new_session=True)
     results = tmp_path / "results.jsonl"
     deadline = time.monotonic() + 60
@@ -254,14 +254,14 @@ def test_a_stopped_run_leaves_a_valid_partial_report(tmp_path, end, sign):
     assert (tmp_path / "report.html").read_text().endswith("</html>\n")
 
 
-def test_completion_is_offered():
+def test_completion_lists_papers():
     environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     out, _ = command("--show-completion", "bash", env=environment).communicate()
     assert "complete" in out.lower()
     assert papers("r") == ["randomized", "risvo"]
 
 
-def test_warnings_are_sentences(capsys):
+def test_warnings_are_single_messages(capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         cli.main(lambda **_: warnings.warn("mind the [gap]", stacklevel=1))
@@ -276,7 +276,7 @@ def test_version():
     assert out.strip() == __version__
 
 
-def test_without_its_extra_the_command_says_what_to_install():
+def test_missing_extra_is_reported_with_the_installation_command():
     code = "import sys; sys.modules['typer'] = None; from gramless.__main__ import main; main()"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.returncode == 1

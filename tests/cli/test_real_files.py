@@ -1,4 +1,4 @@
-"""Files as people have them: other marks, gaps, codes, row numbers, types of pandas, and what cannot be used."""
+"""Files as found in practice: CSV dialects, missing values, codes, row numbers, pandas types, and unusable files."""
 
 import decimal
 import os
@@ -44,7 +44,7 @@ def train(run, path, *options, out="m"):
     ],
     ids=["decimal commas", "tabs", "gaps of R", "blanks after commas", "byte order mark"],
 )
-def test_numbers_are_found_in_the_dialects_of_csv(tmp_path, text, numbers):
+def test_numbers_are_read_in_all_csv_dialects(tmp_path, text, numbers):
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8")
     for size in (None, 9):
@@ -56,7 +56,7 @@ def test_numbers_are_found_in_the_dialects_of_csv(tmp_path, text, numbers):
         assert set(y) == {"x0", "x1"}
 
 
-def test_words_stay_words(tmp_path):
+def test_strings_of_codes_stay_strings(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(lines("code,size,y", *(f"{'NA' if k % 2 else 'EU'},{'1,5' if k % 3 else 'big'},{k}" for k in range(20))))
     path.write_text(path.read_text().replace(",", ";").replace("1;5", "1,5"))
@@ -65,7 +65,7 @@ def test_words_stay_words(tmp_path):
     assert set(X["size"]) == {"1,5", "big"}
 
 
-def test_codes_mean_the_same_in_every_batch(run, tmp_path, capsys):
+def test_codes_have_the_same_type_in_every_batch(run, tmp_path, capsys):
     code = [("01", "02", "2A", "")[k % 4] for k in range(N)]
     flag = [("TRUE", "FALSE", "maybe")[k % 3] for k in range(N)]
     data = tmp_path / "codes.csv"
@@ -83,7 +83,7 @@ def test_codes_mean_the_same_in_every_batch(run, tmp_path, capsys):
     assert "did not occur" not in capsys.readouterr().err
 
 
-def test_labels_are_compared_as_what_they_are(run, tmp_path):
+def test_labels_of_different_types_are_compared_by_value(run, tmp_path):
     whole = tmp_path / "whole.csv"
     gaps = tmp_path / "gaps.csv"
     whole.write_text(lines("a,y", *(f"{a:.2f},{k}" for a, k in zip(A, KIND, strict=True))))
@@ -98,7 +98,7 @@ def test_labels_are_compared_as_what_they_are(run, tmp_path):
             assert found["scores"][2]["value"] < 0.5
 
 
-def test_probabilities_of_many_classes_meet_labels_of_another_type(run, tmp_path):
+def test_log_loss_matches_labels_of_another_type(run, tmp_path):
     y = np.arange(240) % 12
     x = np.c_[np.cos(y / 2), np.sin(y / 2)] + RNG.normal(size=(240, 2)) * 0.02
     np.savez(tmp_path / "t.npz", X=x, y=y.astype(np.uint8))
@@ -170,7 +170,7 @@ def test_sparse_columns_keep_their_numbers(run, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])
-def test_a_heading_without_rows_is_reported(run, plants, model, tmp_path, command):
+def test_file_without_rows_raises(run, plants, model, tmp_path, command):
     heading = (plants / "more.csv").read_text().splitlines()[0]
     (tmp_path / "heading.csv").write_text(heading + "\n")
     done = run(command, model, tmp_path / "heading.csv")
@@ -189,13 +189,13 @@ def test_a_heading_without_rows_is_reported(run, plants, model, tmp_path, comman
     ],
     ids=["more", "inf", "yinf", "odd", "each"],
 )
-def test_tables_that_cannot_be_used(run, tmp_path, name, rows, words):
+def test_unusable_tables_raise(run, tmp_path, name, rows, words):
     (tmp_path / name).write_text(lines("a,y", *rows))
     done = train(run, tmp_path / name)
     assert (done.code, words in done.err) == (3, True), done.err
 
 
-def test_files_that_cannot_be_used(run, tmp_path):
+def test_unusable_files_raise(run, tmp_path):
     for name, content, words in [
         ("latin.csv", lines("größe,y", "1,ä").encode("latin-1"), "not UTF-8 text. Save it again as UTF-8"),
         ("only.csv", lines("y", *(f"x{k % 2}" for k in range(20))).encode(), "no input column besides the target"),
@@ -206,7 +206,7 @@ def test_files_that_cannot_be_used(run, tmp_path):
         assert (done.code, words in done.err) == (3, True), done.err
 
 
-def test_arrays_that_are_no_table(run, tmp_path):
+def test_arrays_that_are_not_tables_raise(run, tmp_path):
     for x, y, words in [
         (np.float64(3), KIND, "X is a single value"),
         (np.zeros((0, 3)), np.zeros(0), "0 usable rows"),
@@ -220,13 +220,13 @@ def test_arrays_that_are_no_table(run, tmp_path):
     assert train(run, tmp_path / "t.npz").code == 0
 
 
-def test_a_model_meets_the_half_of_an_archive_that_it_was_not_trained_on(run, tmp_path):
+def test_evaluate_reads_the_test_arrays_of_an_archive(run, tmp_path):
     file, model = tmp_path / "t.npz", tmp_path / "m"
     np.savez(file, x_train=A[:, None], y_train=KIND, x_test=A[:20, None], y_test=1 - KIND[:20])
     assert train(run, file).code == 0
     scored = run("evaluate", model, file, "--json").json
     assert scored["rows"] == 20
-    assert scored["scores"][0]["value"] < 0.2  # the test half says the opposite
+    assert scored["scores"][0]["value"] < 0.2  # the test half has the opposite labels
     assert len(run("predict", model, file).out.split()) == 1 + 20
     assert run("evaluate", model, file, "--target", "y_train", "--json").json["scores"][0]["value"] > 0.8
 
@@ -242,7 +242,7 @@ def test_a_model_meets_the_half_of_an_archive_that_it_was_not_trained_on(run, tm
         (["--out", "pipe"], "a pipe or a device"),
     ],
 )
-def test_options_that_do_not_go_together(run, tmp_path, options, words, monkeypatch):
+def test_contradicting_options_raise(run, tmp_path, options, words, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     (tmp_path / "t.csv").write_text(lines("a,y", *(f"{a:.2f},{k}" for a, k in zip(A, KIND, strict=True))))
@@ -250,7 +250,7 @@ def test_options_that_do_not_go_together(run, tmp_path, options, words, monkeypa
     assert (done.code, words in done.err) == (3, True), done.err
 
 
-def test_a_target_must_have_the_type_of_the_model(run, tmp_path):
+def test_target_of_another_type_raises_in_evaluate(run, tmp_path):
     (tmp_path / "t.csv").write_text(lines("a,b,y", *(f"{a:.2f},word{k % 3},{2 * a}" for k, a in enumerate(A))))
     assert train(run, tmp_path / "t.csv").code == 0
     for target, words in [("b", "is an input column of"), ("c", "predicts a quantity, and a target is not a number")]:
@@ -260,22 +260,22 @@ def test_a_target_must_have_the_type_of_the_model(run, tmp_path):
         assert (done.code, words in done.err) == (3, True), done.err
 
 
-def test_a_lone_row_is_learnt_from(run, tmp_path):
+def test_class_of_one_row_is_in_the_training_rows(run, tmp_path):
     (tmp_path / "t.csv").write_text(lines("a,y", *(f"{a:.2f},{'z' if k == 3 else 'x'}" for k, a in enumerate(A))))
     for seed in range(8):
         assert train(run, tmp_path / "t.csv", "--seed", seed).code == 0
 
 
-def test_figures_that_do_not_exist():
+def test_undefined_scores_are_null():
     same = {one.metric: one for one in score(np.full(4, 0.1), np.arange(4.0), task="regression", guess=0.0)}
     assert same["R²"].as_json() == {"metric": "R²", "value": None, "low": None, "high": None, "baseline": None}
     few = score(np.array([0.1, 1.3, 2.7]), np.array([0.2, 1.1, 2.0]), task="regression", guess=1.0)[0]
-    assert few.low > -100  # not the quotient of what rounding leaves
+    assert few.low > -100  # not a quotient of rounding errors
     wrong = score(np.array(["a"] * 120), np.array(["b"] * 120), task="classification", guess="b")[0]
     assert wrong.low == 0
 
 
-def test_names_with_brackets_are_shown_as_they_are(run, tmp_path, monkeypatch, capsys):
+def test_brackets_in_names_are_not_markup(run, tmp_path, monkeypatch, capsys):
     path = tmp_path / "t.csv"
     path.write_text(
         lines("weight [kg],end [/b],y [z]", *(f"{a:.2f},{k % 5},{'' if k == 1 else k % 2}" for k, a in enumerate(A)))
@@ -289,7 +289,7 @@ def test_names_with_brackets_are_shown_as_they_are(run, tmp_path, monkeypatch, c
     assert "rows without 'y [z]' are left out" in done.out
 
 
-def test_predictions_go_where_a_stream_goes(run, plants, model, tmp_path):
+def test_predictions_can_be_written_to_a_stream(run, plants, model, tmp_path):
     printed = run("predict", model, plants / "more.csv").out
     assert run("predict", model, plants / "more.csv", "--out", "-").out == printed
     os.mkfifo(tmp_path / "pipe")

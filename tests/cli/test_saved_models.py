@@ -1,4 +1,4 @@
-"""What `train` saved, in use: in Python, by `info`, on streams and Parquet files; and what `train` says of its columns."""
+"""Saved models in Python, in `info`, on streams and Parquet files; and messages of `train` on its columns."""
 
 import io
 import json
@@ -14,14 +14,14 @@ from sklearn.metrics import roc_auc_score
 
 import gramless
 from gramless.cli.display import Heartbeat
-from gramless.cli.model_card import checksum
 from gramless.cli.scores import roc_auc, verdict
 from gramless.cli.scores import score as all_scores
+from gramless.cli.table_files import checksum
 
 
 @pytest.fixture(scope="module")
 def yes_no(tmp_path_factory):
-    """Two classes, one of them rare; an identifier; noise."""
+    """Return a file with two classes, one of them rare, an identifier and a column of noise."""
     folder = tmp_path_factory.mktemp("yes_no")
     rng = np.random.default_rng(0)
     n = 300
@@ -92,7 +92,7 @@ def test_info_prints_the_card(run, model):
     assert "| soil | category | " in card
 
 
-def test_info_of_an_estimator_and_of_a_card_that_belongs_elsewhere(run, tmp_path):
+def test_info_of_an_estimator_and_of_a_card_of_another_file(run, tmp_path):
     gramless.save(gramless.LSSVC(C=3.0).fit([[0.0], [1.0]], ["a", "b"]), tmp_path / "m.skops")
     done = run("info", tmp_path / "m.skops")
     assert "LSSVC(C=3.0)" in done.out
@@ -117,8 +117,8 @@ def test_predictions_as_parquet_beside_their_inputs(run, plants, model, tmp_path
     assert "already has a column 'prediction'" in refused.err
 
 
-def test_standard_input_and_no_torch(plants, model):
-    """Two rows are predicted without importing torch or dask."""
+def test_predict_reads_standard_input_without_torch(plants, model):
+    """A prediction of two rows imports neither torch nor dask."""
     code = (
         "import sys; sys.argv = ['gramless', 'predict', sys.argv[1], '-', '--out', '-']\n"
         "import atexit; atexit.register(lambda: print('torch' in sys.modules, 'dask' in sys.modules))\n"
@@ -131,7 +131,7 @@ def test_standard_input_and_no_torch(plants, model):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["predict", "--help"], ["--version"]])
-def test_help_imports_nothing_that_computes(arguments):
+def test_help_imports_no_numerical_package(arguments):
     code = (
         f"import sys; sys.argv = ['gramless', *{arguments}]\n"
         "import atexit; atexit.register(lambda: print({'numpy', 'sklearn', 'skops'} & set(sys.modules)))\n"
@@ -154,7 +154,7 @@ def test_import_skops_hides_torch_only_during_the_import():
     assert done.returncode == 0, done.stderr
 
 
-def test_evaluating_on_the_training_file_says_so(run, yes_no, small, tmp_path):
+def test_evaluate_warns_of_the_training_file(run, yes_no, small, tmp_path):
     done = run("evaluate", small[0], yes_no / "data.csv", "--json")
     assert "the file that the model was trained on" in done.err.replace("\n", " ")
     assert done.json["trained_on_this_file"] is True
@@ -163,7 +163,7 @@ def test_evaluating_on_the_training_file_says_so(run, yes_no, small, tmp_path):
     assert run("evaluate", small[0], other, "--json").json["trained_on_this_file"] is False
 
 
-def test_train_says_what_it_made_of_each_column(small):
+def test_train_reports_the_type_of_each_column(small):
     done = small[1]
     said = done.stderr.replace("\n", " ")
     assert "numbers: x, m, z" in said
@@ -186,7 +186,7 @@ def test_area_under_the_curve(small):
     assert roc_auc(np.ones(3), 1, np.ones(3)) is None
 
 
-def test_columns_may_be_chosen_and_dropped(run, yes_no, tmp_path):
+def test_columns_are_selected_and_dropped(run, yes_no, tmp_path):
     def used(*options):
         done = run(
             "train", yes_no / "data.csv", "--target", "answer", "--out", tmp_path / "m.skops", *QUICK, "--json", *options
@@ -214,14 +214,14 @@ def test_class_weights_find_more_of_the_rare_class(run, yes_no, tmp_path, estima
 
 
 @pytest.mark.parametrize("given", ["yes", "yes=-1", "maybe=2", "yes=x"])
-def test_class_weights_that_make_no_sense(run, yes_no, tmp_path, given):
+def test_invalid_class_weights_raise(run, yes_no, tmp_path, given):
     arguments = ("--target", "answer", "--out", tmp_path / "m.skops", *QUICK, "--class-weight", given)
     done = run("train", yes_no / "data.csv", *arguments)
     assert done.code == 3
     assert "--class-weight" in done.err
 
 
-def test_a_model_no_better_than_a_constant_is_called_so(run, tmp_path):
+def test_model_no_better_than_a_constant_is_reported(run, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=200), "y": rng.choice(["a", "b"], 200), "v": rng.normal(size=200)})
     frame.to_csv(tmp_path / "noise.csv", index=False)
@@ -230,7 +230,7 @@ def test_a_model_no_better_than_a_constant_is_called_so(run, tmp_path):
         assert "this model is not significantly better than always predicting" in done.out.replace("\n", " ")
 
 
-def test_the_verdict():
+def test_verdict_compares_the_interval_with_the_constant():
     y = np.arange(100.0)
     assert verdict(all_scores(y, y + 0.1, task="regression", guess=50.0), "regression") is None
     assert "a constant" in verdict(all_scores(y, np.full(100, 50.0), task="regression", guess=50.0), "regression")
@@ -239,7 +239,7 @@ def test_the_verdict():
     assert "most common" in verdict(all_scores(labels, labels[::-1], task="classification", guess="a"), "classification")
 
 
-def test_a_line_every_ten_seconds_off_a_terminal():
+def test_progress_prints_a_line_every_ten_seconds_without_a_terminal():
     clock = iter([0.0, 1.0, 11.0, 12.0, 22.0])
     file = io.StringIO()
     heartbeat = Heartbeat(Console(file=file), clock=lambda: next(clock))
@@ -252,7 +252,7 @@ def test_a_line_every_ten_seconds_off_a_terminal():
     assert terminal.getvalue() == ""
 
 
-def test_the_search_says_how_far_it_is():
+def test_search_reports_progress():
     said = []
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
@@ -264,7 +264,7 @@ def test_the_search_says_how_far_it_is():
     assert "best so far" in counts[-1]
 
 
-def test_rows_far_from_training_are_told(run, plants, model, tmp_path):
+def test_rows_far_from_training_are_reported(run, plants, model, tmp_path):
     frame = pd.read_csv(plants / "more.csv")
     frame.loc[:9, "height"] = 500.0
     frame.to_csv(tmp_path / "far.csv", index=False)

@@ -1,4 +1,4 @@
-"""Training from the shell, as a new user would try it."""
+"""`gramless train`: settings, scores, tables of any kind, and errors."""
 
 import time
 
@@ -13,13 +13,12 @@ from gramless.cli.card import _robust_limits, _scatter
 from gramless.cli.importance import importance
 from gramless.cli.options import TrainSettings, parse_seconds
 from gramless.cli.scores import log_loss, score
-from gramless.cli.splits import hold_out
 from gramless.cli.train import train
-from gramless.cli.training_table import find_task, read_training_table
+from gramless.cli.training_table import find_task, hold_out, read_training_table
 
 
 @pytest.mark.parametrize("name", ["plants.csv", "semicolon.csv.gz", "plants.parquet"])
-def test_a_table_of_any_kind_trains(run, plants, tmp_path, name):
+def test_train_accepts_every_table_format(run, plants, tmp_path, name):
     done = run("train", plants / name, "--target", "kind", "--out", tmp_path / "m.skops", "--json")
     assert done.code == 0
     assert done.json["task"] == "classification"
@@ -35,7 +34,7 @@ def test_a_table_of_any_kind_trains(run, plants, tmp_path, name):
     assert (tmp_path / "m.skops").exists()
 
 
-def test_a_person_reads_what_was_done(run, plants, tmp_path):
+def test_summary_shows_model_scores_and_files(run, plants, tmp_path):
     done = run("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m.skops")
     for words in (
         "TableClassifier",
@@ -50,7 +49,7 @@ def test_a_person_reads_what_was_done(run, plants, tmp_path):
         assert words in done.out
 
 
-def test_numbers_are_regressed(run, plants, tmp_path):
+def test_target_of_numbers_is_a_regression(run, plants, tmp_path):
     done = run("train", plants / "weights.tsv", "--target", "weight", "--out", tmp_path / "m.skops", "--json")
     assert done.json["task"] == "regression"
     assert done.json["estimator"] == "TableRegressor"
@@ -58,7 +57,7 @@ def test_numbers_are_regressed(run, plants, tmp_path):
     assert done.json["scores"][0]["value"] > 0.8
 
 
-def test_arrays_know_their_target(run, tmp_path):
+def test_arrays_need_no_target_option(run, tmp_path):
     x, y = load_digits(return_X_y=True)
     np.savez(tmp_path / "digits.npz", x=x[:400].reshape(-1, 8, 8), y=y[:400])
     dump_svmlight_file(x[:400], y[:400], str(tmp_path / "digits.svm"), zero_based=False)
@@ -72,26 +71,26 @@ def test_arrays_know_their_target(run, tmp_path):
         assert again.json["scores"][0]["value"] > 0.95
 
 
-def test_what_is_given_is_not_tuned(run, plants, tmp_path):
+def test_given_settings_are_not_tuned(run, plants, tmp_path):
     done = run(
         *("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m.skops", "--json"),
         *("--C", 3, "--gamma", 0.2, "--kernel", "laplacian", "--estimator", "lssvm"),
     )
     assert done.json["settings"] == {"kernel": "laplacian", "C": 3.0, "gamma": 0.2}
     assert done.json["tuned"] == "no"
-    machine = gramless.load(tmp_path / "m.skops").estimator.model_
-    assert machine.C == 3
-    assert machine.kernel_.gamma == 0.2
+    estimator = gramless.load(tmp_path / "m.skops").estimator.model_
+    assert estimator.C == 3
+    assert estimator.kernel_.gamma == 0.2
 
 
 def log_losses(done):
-    """Of the model and of a guess, from the held-out rows."""
+    """The scores of the model and of a constant prediction are measured on held-out rows."""
     by_name = {one["metric"]: one for one in done.json["scores"]}
     return by_name["log loss"]["value"], by_name["log loss"]["baseline"]
 
 
 @pytest.mark.parametrize("estimator", ["lssvm", "nystrom"])
-def test_probabilities_are_calibrated_without_asking(run, plants, tmp_path, estimator):
+def test_probabilities_are_calibrated_by_default(run, plants, tmp_path, estimator):
     out = tmp_path / "m.skops"
     done = run(
         *("train", plants / "plants.csv", "--target", "kind", "--out", out, "--json"),
@@ -99,13 +98,13 @@ def test_probabilities_are_calibrated_without_asking(run, plants, tmp_path, esti
     )
     ours, guess = log_losses(done)
     assert ours < 0.35 < 1.0 < guess  # the softmax of least-squares scores has 0.7 here
-    machine = gramless.load(out).estimator.model_
-    assert machine.probability == "sigmoid"
+    estimator = gramless.load(out).estimator.model_
+    assert estimator.probability == "sigmoid"
     again = run("evaluate", out, plants / "more.csv", "--json")
     assert log_losses(again)[0] < 0.5
 
 
-def test_probabilities_only_where_they_are_wanted(run, plants, tmp_path):
+def test_no_proba_gives_a_model_without_probabilities(run, plants, tmp_path):
     start = ("train", plants / "plants.csv", "--target", "kind", "--json", "--C", 10, "--gamma", 0.1)
     for name, options in [("without", ["--no-proba"]), ("svm", ["--estimator", "svm"])]:
         done = run(*start, "--out", tmp_path / name, *options)
@@ -120,7 +119,7 @@ def test_probabilities_only_where_they_are_wanted(run, plants, tmp_path):
     assert "a quantity has no probabilities" in refused.err
 
 
-def test_svm_goes_without_probabilities_where_a_class_has_one_row(run, tmp_path):
+def test_svm_has_no_probabilities_if_a_class_has_one_row(run, tmp_path):
     rng = np.random.default_rng(0)
     lines = ["a,b"] + [f"{rng.normal() + 3 * (k % 2):.3f},{'xy'[k % 2]}" for k in range(60)] + ["9.0,z"]
     (tmp_path / "rare.csv").write_text("\n".join(lines) + "\n")
@@ -132,15 +131,15 @@ def test_svm_goes_without_probabilities_where_a_class_has_one_row(run, tmp_path)
     assert "no probabilities" in done.err
 
 
-def test_a_model_on_landmarks_is_a_small_file(run, plants, tmp_path):
+def test_landmark_model_is_a_small_file(run, plants, tmp_path):
     x, y = load_digits(return_X_y=True)
     np.savez(tmp_path / "digits.npz", x=x[:600], y=y[:600])
     out = tmp_path / "m.skops"
     run("train", tmp_path / "digits.npz", "--out", out, "--estimator", "nystrom", "--C", 10, "--gamma", 0.01)
     model = gramless.load(out)
-    machine, novelty = model.estimator.model_, tmp_path / "novelty.skops"
-    gramless.save(model.novelty, novelty)  # what tells rows that are far from all of training
-    arrays = machine.points_.nbytes + machine.dual_coef_.nbytes
+    estimator, novelty = model.estimator.model_, tmp_path / "novelty.skops"
+    gramless.save(model.novelty, novelty)  # the novelty detector
+    arrays = estimator.points_.nbytes + estimator.dual_coef_.nbytes
     assert out.stat().st_size < arrays + novelty.stat().st_size + 50_000
 
 
@@ -196,7 +195,7 @@ def test_the_same_seed_gives_the_same_model(run, plants, tmp_path):
         (["{bad}/words.svm"], "cannot be read as svmlight"),
     ],
 )
-def test_trouble_is_explained_in_one_sentence(run, plants, model, tmp_path, arguments, words):
+def test_wrong_input_is_reported_in_one_sentence(run, plants, model, tmp_path, arguments, words):
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2\n1,2,3\n1,2\n")
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 4)
@@ -216,7 +215,14 @@ def test_trouble_is_explained_in_one_sentence(run, plants, model, tmp_path, argu
     assert not (tmp_path / "never.skops").exists()
 
 
-def test_one_machine_when_its_settings_are_given(run, plants, tmp_path):
+def test_a_target_of_amounts_is_reported_with_an_example(run, tmp_path):
+    frame = pd.DataFrame({"x": np.arange(120.0), "price": [f"€{1000 + 7 * k:,}" for k in range(120)]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    done = run("train", tmp_path / "t.csv", "--target", "price", "--out", tmp_path / "m")
+    assert (done.code, "amounts such as '€1,000', write them as plain numbers" in done.err) == (3, True), done.err
+
+
+def test_given_settings_select_a_single_model(run, plants, tmp_path):
     start = ("train", plants / "plants.csv", "--target", "kind", "--json", "--out", tmp_path / "m.skops")
     assert run(*start, "--kernel", "exponential", "--C", 10).json["estimator"] == "LSSVC"
     refused = run(*start, "--estimator", "table", "--C", 10)
@@ -224,7 +230,7 @@ def test_one_machine_when_its_settings_are_given(run, plants, tmp_path):
     assert "selects C and gamma itself" in refused.err
 
 
-def test_scores_from_a_file_from_folds_and_from_held_out_rows(run, plants, tmp_path):
+def test_scores_of_a_test_file_and_of_folds(run, plants, tmp_path):
     start = ("train", plants / "plants.csv", "--target", "kind", "--json", "--out", tmp_path / "m.skops", "--time", "1s")
     apart = run(*start, "--test", plants / "more.csv").json
     assert apart["rows"] == {"train": 240, "held_out": 60, "saved": 240}
@@ -237,7 +243,7 @@ def test_scores_from_a_file_from_folds_and_from_held_out_rows(run, plants, tmp_p
     assert "choose one" in both.err
 
 
-def test_weights_groups_and_order_are_not_learnt_from(run, tmp_path):
+def test_weights_groups_and_order_are_not_inputs(run, tmp_path):
     rng = np.random.default_rng(0)
     x = rng.normal(size=200)
     frame = pd.DataFrame({"x": x, "y": np.where(x + 0.3 * rng.normal(size=200) > 0, "up", "down"), "w": 1 + rng.random(200)})
@@ -258,7 +264,7 @@ def test_weights_groups_and_order_are_not_learnt_from(run, tmp_path):
     assert "weights must be numbers of at least 0" in negative.err
 
 
-def test_groups_and_order_decide_who_is_held_out():
+def test_groups_and_order_select_the_held_out_rows():
     y = np.array(["a", "b"] * 50)
     groups = np.repeat(np.arange(10), 10)
     train, test = hold_out(y, {"groups": groups}, "classification", 0.2, 0)
@@ -268,14 +274,14 @@ def test_groups_and_order_decide_who_is_held_out():
     assert order[train].max() < order[test].min()
 
 
-def test_rows_are_ordered_by_dates_as_they_are_written_and_grouped_by_labels_of_any_type(tmp_path):
+def test_order_reads_written_dates_and_groups_accept_labels_of_mixed_types(tmp_path):
     days = pd.date_range("2023-01-01", periods=100)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=100), "y": ["a", "b"] * 50, "day": days.strftime("%d.%m.%Y")})
     frame["who"] = [1, "A", 2, "B"] * 25
     frame.to_excel(tmp_path / "t.xlsx", index=False)
-    roles = {"weights": None, "groups": "who", "order": "day"}
-    table = read_training_table(tmp_path / "t.xlsx", "y", "auto", roles=roles, selected=[], dropped=[])
+    path = tmp_path / "t.xlsx"
+    table = read_training_table(path, TrainSettings(path, "y", groups="who", order="day"))
     _, test = hold_out(table.y, {"order": table.roles["order"]}, "classification", 0.2, 0)
     assert sorted(test) == list(range(80, 100))
     train, test = hold_out(table.y, {"groups": table.roles["groups"]}, "classification", 0.2, 0)
@@ -302,13 +308,13 @@ def test_columns_without_a_value_in_the_training_rows_are_described(run, tmp_pat
 def test_importance_and_report_use_rows_that_the_model_was_not_fitted_to(run, plants, tmp_path, monkeypatch):
     used = []
     monkeypatch.setattr("gramless.cli.train.importance", lambda model, X, y, **_: used.append((model, len(y))) or {})
-    monkeypatch.setattr("gramless.cli.train.write_card", lambda model, X, y, *_: used.append((model, len(y))))
+    monkeypatch.setattr("gramless.cli.train.write_report", lambda _, model, X, y, *__: used.append((model, len(y))))
     options = ("--target", "weight", "--cv", "3", "--out", tmp_path / "m", "--time", "4s", "--report")
     assert run("train", plants / "weights.tsv", *options).code == 0
     assert [(len(model.estimator.loo_residuals_), n) for model, n in used] == [(160, 80)] * 2
 
 
-def test_a_card_shows_what_matters(run, plants, tmp_path):
+def test_report_has_scores_dependence_and_charts(run, plants, tmp_path):
     charts = {"kind": ("Calibration", "observed frequency", "probability of cedar by", "Classes (rows)", "width:")}
     charts["weight"] = ("Predictions and residuals", "true weight", "true minus predicted")
     for target, words in charts.items():
@@ -330,18 +336,18 @@ def test_a_card_shows_what_matters(run, plants, tmp_path):
         assert done.json["importance"]
 
 
-def test_axes_of_the_card_leave_out_outliers():
+def test_axes_of_the_report_leave_out_outliers():
     _, caption = _scatter(np.arange(100.0), np.where(np.arange(100) == 7, 1e6, np.arange(100.0)), ("true", "predicted"))
     assert "1 outliers are outside of the axes" in caption
     assert _robust_limits(np.array([0.0, 1, 2, 3, 1e6])) == (0, 3)
     assert _robust_limits(np.zeros(5)) == (0, 0)
 
 
-def test_times_are_read():
+def test_times_are_parsed_with_units():
     assert [parse_seconds(text) for text in ("90", "90s", "2m", "1.5h")] == [90, 90, 120, 5400]
 
 
-def test_rows_without_an_answer_are_left_out(run, tmp_path):
+def test_rows_without_a_target_are_left_out(run, tmp_path):
     rng = np.random.default_rng(0)
     lines = ["a,b"] + [f"{rng.normal():.3f},{'' if k < 5 else 'xy'[k % 2]}" for k in range(60)]
     (tmp_path / "gaps.csv").write_text("\n".join(lines) + "\n")
@@ -350,7 +356,7 @@ def test_rows_without_an_answer_are_left_out(run, tmp_path):
     assert "5 rows without 'b'" in done.err
 
 
-def test_a_class_of_one_row_does_not_stop_it(run, tmp_path):
+def test_train_accepts_a_class_of_one_row(run, tmp_path):
     rng = np.random.default_rng(0)
     lines = ["a,b"] + [f"{rng.normal() + 3 * (k % 2):.3f},{'xy'[k % 2]}" for k in range(60)] + ["9.0,z"]
     (tmp_path / "rare.csv").write_text("\n".join(lines) + "\n")
@@ -376,13 +382,14 @@ def test_the_task_follows_from_the_target(y, task):
     assert find_task(y, "regression") == "regression"
 
 
-def test_columns_of_no_use_are_named(plants):
-    columns = read_training_table(plants / "plants.csv", "kind", "auto", roles={}, selected=[], dropped=[]).columns
+def test_unused_columns_have_a_reason(plants):
+    path = plants / "plants.csv"
+    columns = read_training_table(path, TrainSettings(path, "kind")).columns
     assert columns.type_of == {"height": "number", "leaves": "number", "soil": "category", "sheltered": "category"}
     assert columns.left_out_["planet"] == "the same value everywhere"
 
 
-def test_the_metrics_are_scikit_learns():
+def test_metrics_equal_scikit_learn():
     from sklearn import metrics
 
     rng = np.random.default_rng(0)
@@ -406,7 +413,7 @@ def test_the_metrics_are_scikit_learns():
     assert found["mean absolute error"].value == pytest.approx(metrics.mean_absolute_error(y, predicted))
 
 
-def test_no_mistakes_do_not_mean_no_doubt():
+def test_interval_of_a_perfect_accuracy_has_a_lower_end_below_one():
     y = np.array(["a", "b"] * 20)
     for one in score(y, y, task="classification", guess="a"):
         assert one.value == 1
@@ -414,7 +421,7 @@ def test_no_mistakes_do_not_mean_no_doubt():
         assert one.high == 1
 
 
-def test_intervals_cover_the_truth_about_as_often_as_they_say():
+def test_accuracy_intervals_have_the_nominal_coverage():
     rng = np.random.default_rng(0)
     covered = 0
     for trial in range(60):
@@ -440,7 +447,7 @@ def test_the_model_is_saved_before_the_importance(run, plants, tmp_path, monkeyp
     assert len(model.predict(pd.read_csv(plants / "more.csv"))) == 60
 
 
-def test_the_time_before_the_command_counts(plants, tmp_path):
+def test_time_before_the_command_counts(plants, tmp_path):
     settings = TrainSettings(plants / "plants.csv", "kind", tmp_path / "m.skops", time=1.0)
     about = train(settings, Console(quiet=True), time.perf_counter() - 10).about
     assert about["importance"] == {}
@@ -448,12 +455,12 @@ def test_the_time_before_the_command_counts(plants, tmp_path):
     assert gramless.load(tmp_path / "m.skops").about["rows"] == about["rows"]
 
 
-def test_importance_can_be_left_out(run, plants, tmp_path):
+def test_no_importance_measures_none(run, plants, tmp_path):
     done = run("train", plants / "plants.csv", "--target", "kind", "--out", tmp_path / "m", "--no-importance", "--json")
     assert "importance" not in done.json
 
 
-def test_importance_keeps_its_budget(run, plants, tmp_path):
+def test_importance_measures_few_columns_in_a_small_budget(run, plants, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(200, 40)), columns=[f"c{k}" for k in range(40)])
     frame["y"] = np.where(frame["c7"] + frame["c30"] + 0.1 * rng.normal(size=200) > 0, "yes", "no")
@@ -490,7 +497,7 @@ def test_metrics_of_rare_classes(run, tmp_path, metric):
     assert counts[0].sum() == 300 * precision["baseline"]
 
 
-def test_a_metric_of_the_other_task_is_refused(run, plants, tmp_path):
+def test_metric_of_the_other_task_raises(run, plants, tmp_path):
     for table, target, metric in [("plants.csv", "kind", "mae"), ("weights.tsv", "weight", "accuracy")]:
         done = run("train", plants / table, "--target", target, "--metric", metric, "--out", tmp_path / "m")
         assert (done.code, f"--metric {metric} is not for" in done.err) == (3, True)
@@ -510,7 +517,7 @@ def test_the_saved_model_is_fitted_to_all_rows(run, plants, tmp_path, estimator)
     assert len(points) == 240
 
 
-def test_a_class_that_only_held_out_rows_have_is_learnt_by_the_saved_model(run, tmp_path):
+def test_saved_model_has_the_classes_of_held_out_rows(run, tmp_path):
     rng = np.random.default_rng(0)
     y = np.array(["a", "b"] * 40 + ["c", "a"] * 10)
     pd.DataFrame({"x": rng.normal(size=100), "t": np.arange(100) * 1.5, "y": y}).to_csv(tmp_path / "t.csv", index=False)
@@ -519,7 +526,7 @@ def test_a_class_that_only_held_out_rows_have_is_learnt_by_the_saved_model(run, 
     assert gramless.load(tmp_path / "m").classes_.tolist() == ["a", "b", "c"]
 
 
-def test_a_zero_that_only_held_out_rows_have_is_no_obstacle_to_logarithms(run, tmp_path):
+def test_refit_accepts_targets_without_a_logarithm_in_held_out_rows(run, tmp_path):
     rng = np.random.default_rng(0)
     t = np.arange(120)
     x = rng.normal(size=120)
@@ -537,7 +544,7 @@ def test_a_zero_that_only_held_out_rows_have_is_no_obstacle_to_logarithms(run, t
 
 
 @pytest.mark.filterwarnings("ignore:.*targets are extreme")
-def test_the_absolute_loss_resists_outliers(run, tmp_path):
+def test_absolute_loss_is_robust_against_outliers(run, tmp_path):
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, 400)
     y = 10 * np.sin(x) + 0.1 * rng.normal(size=400)

@@ -1,4 +1,4 @@
-"""Inputs that ended in a traceback, in lost files or in silence."""
+"""Regression tests: inputs that once caused a traceback, a lost file or a missing message."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def yes_no(tmp_path):
     return table(tmp_path / "d.csv", "a,y", A, np.where(A > 0, "yes", "no"))
 
 
-def test_an_output_that_is_also_an_input_is_refused_before_anything_is_read(run, yes_no, tmp_path):
+def test_output_that_is_also_an_input_raises_before_reading(run, yes_no, tmp_path):
     before = yes_no.read_bytes()
     model = tmp_path / "m.skops"
     assert run("train", yes_no, "--target", "y", *QUICK, "--out", model).code == 0
@@ -44,13 +44,13 @@ def test_an_output_that_is_also_an_input_is_refused_before_anything_is_read(run,
     assert (yes_no.read_bytes(), model.read_bytes()) == (before, saved)
 
 
-def test_two_columns_of_one_name_are_refused(run, tmp_path):
+def test_target_with_two_columns_of_its_name_raises(run, tmp_path):
     path = table(tmp_path / "d.csv", "a,y,y", A, (A > 0).astype(int), (A > 0).astype(int))
     done = run("train", path, "--target", "y", *QUICK, "--out", tmp_path / "m")
     assert (done.code, "more than one column named 'y'" in done.err) == (3, True)
 
 
-def test_answers_that_the_model_does_not_know_are_said(run, yes_no, tmp_path):
+def test_evaluate_names_labels_that_are_not_classes_of_the_model(run, yes_no, tmp_path):
     assert run("train", yes_no, "--target", "y", *QUICK, "--out", tmp_path / "m").code == 0
     other = table(tmp_path / "o.csv", "a,y", A, (A > 0).astype(int))
     done = run("evaluate", tmp_path / "m", other)
@@ -58,7 +58,7 @@ def test_answers_that_the_model_does_not_know_are_said(run, yes_no, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["train", "predict"])
-def test_numbers_too_large_to_square_are_named(run, yes_no, tmp_path, command):
+def test_numbers_too_large_to_square_raise_with_their_row(run, yes_no, tmp_path, command):
     large = table(
         tmp_path / "l.csv", "a,y", [f"{1e308 if k == 7 else a}" for k, a in enumerate(A)], np.where(A > 0, "u", "v")
     )
@@ -70,13 +70,13 @@ def test_numbers_too_large_to_square_are_named(run, yes_no, tmp_path, command):
     assert (done.code, "row 8, column 'a': 1e+308 is too large" in done.err) == (3, True), done.err
 
 
-def test_a_target_too_large_to_square_is_refused(run, tmp_path):
+def test_target_too_large_to_square_raises(run, tmp_path):
     path = table(tmp_path / "d.csv", "a,y", A, A * 1e307)
     done = run("train", path, "--target", "y", *QUICK, "--out", tmp_path / "m")
     assert (done.code, "'y' has numbers that are too large" in done.err) == (3, True), done.err
 
 
-def test_structured_arrays_and_odd_svmlight(run, tmp_path):
+def test_structured_arrays_and_unusable_svmlight_raise(run, tmp_path):
     np.savez(tmp_path / "s.npz", X=np.zeros(N, dtype=[("a", "f8"), ("b", "i4")]), y=np.arange(N) % 2)
     (tmp_path / "inf.svm").write_text("".join(f"{int(a > 0)} 1:{a} 2:{'inf' if k == 3 else 1}\n" for k, a in enumerate(A)))
     (tmp_path / "far.svm").write_text("".join(f"{int(a > 0)} 1:{a} 2000000000:1\n" for a in A))
@@ -89,7 +89,7 @@ def test_structured_arrays_and_odd_svmlight(run, tmp_path):
         assert (done.code, words in done.err) == (3, True), done.err
 
 
-def test_long_names(run, yes_no, tmp_path):
+def test_long_file_names_are_reported(run, yes_no, tmp_path):
     assert run("train", yes_no, "--target", "y", *QUICK, "--out", tmp_path / ("x" * 250)).code == 0
     for command in (
         ["train", yes_no, "--target", "y", "--out", tmp_path / ("x" * 300)],
@@ -100,13 +100,13 @@ def test_long_names(run, yes_no, tmp_path):
         assert (done.code, "File name too long" in done.err) == (3, True), done.err
 
 
-def test_a_share_as_memory_budget_is_a_share(run, yes_no, tmp_path):
+def test_memory_budget_accepts_a_share(run, yes_no, tmp_path):
     done = run("train", yes_no, "--target", "y", *QUICK, "--memory-budget", "0.5", "--out", tmp_path / "m")
     assert done.code == 0, done.err
 
 
 @pytest.mark.parametrize("line", ['{"key": "a"}', '{"key": "a", "status": 3}', "[]", "3"])
-def test_a_record_without_a_status_is_no_result(run, tmp_path, line):
+def test_record_without_a_status_raises(run, tmp_path, line):
     (tmp_path / RESULTS_FILE).write_text(line + "\n")
     with pytest.raises(ResultsError, match="line 1 is not a result"):
         Results(tmp_path / RESULTS_FILE).records()
@@ -115,7 +115,7 @@ def test_a_record_without_a_status_is_no_result(run, tmp_path, line):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell of its own")
-def test_a_closed_standard_output_is_no_error():
+def test_closed_standard_output_is_no_error():
     command = f"{sys.executable} -m gramless.cli.app info"
     closed = subprocess.run(["sh", "-c", f"{command} >&-"], capture_output=True, text=True, check=False)
     assert (closed.returncode, closed.stderr) == (0, "")

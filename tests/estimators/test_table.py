@@ -1,5 +1,6 @@
 """Tables through the two estimators: frames of any library, gaps, weights, rare classes, budgets."""
 
+import copy
 import time
 from dataclasses import replace
 
@@ -328,6 +329,18 @@ def test_a_model_of_logarithms_is_refitted_to_positive_targets(loss):
     assert np.abs(model.refit(X, even).predict(X) - even).max() < 0.3
     with pytest.raises(ValueError, match="the logarithm of the target, and y has the value 0"):
         model.refit(X, np.where(np.arange(120) == 0, 0.0, y))
+
+
+def test_refit_of_a_copy_does_not_change_the_fitted_effects_of_the_original():
+    rng = np.random.default_rng(0)
+    word, effect = rng.integers(0, 40, 600), 3 * rng.normal(size=40)
+    X = pd.DataFrame({"word": [f"w{k}" for k in word], "x": rng.normal(size=600)})
+    y = (effect[word] + X["x"] + rng.normal(size=600)).to_numpy() > 0
+    model = TableClassifier(random_state=0, time_budget=1).fit(X[:400], y[:400])
+    assert model.columns_.effects_[0].size
+    expected = model.predict_proba(X)
+    copy.copy(model).refit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
 
 
 @pytest.mark.parametrize("estimator", ["table", "lssvm", "nystrom"])

@@ -87,6 +87,6 @@ def test_a_larger_coverage_contains_a_smaller_one(seed, coverage, more):
 
 
 @pytest.mark.parametrize("bad", [0, 1, 1.5, -0.1, "90%", 90])
-def test_a_coverage_that_is_no_share_is_refused(bad):
+def test_coverage_outside_of_zero_and_one_raises(bad):
     with pytest.raises(ValueError, match="between 0 and 1"):
         jackknife_plus(np.zeros((1, 3)), np.ones(3), bad)

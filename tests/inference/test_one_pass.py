@@ -1,4 +1,4 @@
-"""Intervals, deviations and sets of the models that are fitted in one pass, and of the searches."""
+"""Intervals, standard deviations and prediction sets of one-pass models and of `C="loo"`."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def friedman(n, seed):
     return make_friedman1(n, noise=1.0, random_state=seed)
 
 
-def test_with_all_rows_as_landmarks_it_is_the_machine_on_all_rows():
+def test_landmarks_at_all_rows_equal_the_exact_model():
     X, y = friedman(120, 0)
     new, _ = friedman(40, 1)
     exact = LSSVR(gamma=0.5, C=10.0).fit(X, y)
@@ -30,7 +30,7 @@ def test_with_all_rows_as_landmarks_it_is_the_machine_on_all_rows():
     np.testing.assert_allclose(model.predict(new, return_std=True)[1], exact.predict(new, return_std=True)[1], rtol=1e-4)
     for local in (False, True):
         ours, theirs = (m.predict_interval(new, 0.8, local=local) for m in (model, exact))
-        # Locally the exact machine also knows how much leaving out a row widens the others.
+        # The exact model includes the change of the other widths when a row is left out.
         np.testing.assert_allclose(ours, theirs, rtol=1e-4 if not local else 0.02)
 
 
@@ -57,8 +57,8 @@ def test_equals_jackknife_plus_with_a_fit_for_each_row(kind, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_deviations_are_those_of_the_process_with_the_landmarks_covariance(dtype):
-    """Dense algebra: covariance Q = K_nm K_mm^-1 K_mn for the rows, and what it lacks for each new row alone."""
+def test_deviations_equal_dense_algebra_with_the_landmark_covariance(dtype):
+    """Dense algebra: covariance Q = K_nm K_mm^-1 K_mn, plus k(x, x) - q(x, x) on the diagonal for each new row."""
     from sklearn.metrics.pairwise import rbf_kernel
 
     X, y = friedman(80, 0)
@@ -85,7 +85,7 @@ def test_deviations_are_those_of_the_process_with_the_landmarks_covariance(dtype
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_new_values_are_inside_as_often_as_asked(model, coverage):
+def test_intervals_have_the_requested_coverage(model, coverage):
     X, y = friedman(600, 0)
     X_new, y_new = friedman(4000, 1)
     for local in (False, True):
@@ -94,7 +94,7 @@ def test_new_values_are_inside_as_often_as_asked(model, coverage):
         assert abs(inside - coverage) < 3 * np.sqrt(coverage * (1 - coverage) * (1 / 400 + 1 / 4000))
 
 
-def test_a_search_knows_what_its_best_machine_knows(tmp_path):
+def test_search_has_the_intervals_of_its_best_model(tmp_path):
     X, y = friedman(100, 0)
     search = LSSVR(C="loo", Cs=[1.0, 10.0], gamma=[0.5]).fit(X, y, sample_weight=np.arange(100) % 3)
     same = LSSVR(C=search.C_, gamma=0.5).fit(X, y, sample_weight=np.arange(100) % 3)
@@ -106,7 +106,7 @@ def test_a_search_knows_what_its_best_machine_knows(tmp_path):
     np.testing.assert_allclose(deviations, same.predict(X, return_std=True)[1], rtol=1e-6)
 
 
-def test_pieces_files_weights_and_outputs(tmp_path):
+def test_intervals_of_batches_files_weights_and_outputs_agree(tmp_path):
     X, y = friedman(300, 0)
     settings = {"gamma": 0.5, "C": 10.0, "landmarks": X[:40].copy()}
     whole = NystromLSSVR(**settings, random_state=0).fit(X, y)
@@ -126,7 +126,7 @@ def test_pieces_files_weights_and_outputs(tmp_path):
     assert both.predict(X, return_std=True)[1].shape == (300, 2)
 
 
-def test_says_what_has_no_sums():
+def test_models_without_sums_raise():
     X, y = friedman(60, 0)
     with pytest.raises(ValueError, match="no sums"):
         FourierLSSVR(n_components=10, method="online", epochs=1).fit(X, y).predict_interval(X)
@@ -137,7 +137,7 @@ def test_says_what_has_no_sums():
         finished.predict(X, return_std=True)
 
 
-def test_a_finished_model_has_intervals_of_one_width(tmp_path):
+def test_finished_model_has_intervals_of_constant_width(tmp_path):
     X, y = friedman(2000, 0)
     X_new, y_new = friedman(2000, 1)
     model = NystromLSSVR(n_landmarks=50, C=10.0, random_state=0).fit(X, y)
@@ -160,7 +160,7 @@ def test_a_finished_model_has_intervals_of_one_width(tmp_path):
     ],
     ids=str,
 )
-def test_sets_hold_the_true_class_as_often_as_asked_and_are_nested(model, tmp_path):
+def test_sets_have_the_requested_coverage_and_are_nested(model, tmp_path):
     X, y = load_digits(return_X_y=True)
     order = np.random.RandomState(0).permutation(len(y))
     X, y = X[order], y[order]
@@ -180,7 +180,7 @@ def test_sets_hold_the_true_class_as_often_as_asked_and_are_nested(model, tmp_pa
         np.testing.assert_array_equal(model.finish().predict_set(X[900:], 0.9, random_state=0), sets[0.9])
 
 
-def test_sets_need_leave_one_out_probabilities():
+def test_sets_without_leave_one_out_probabilities_raise():
     X, y = load_digits(return_X_y=True)
     with pytest.raises(ValueError, match="leave-one-out"):
         NystromLSSVC(n_landmarks=20).fit(X[:100], y[:100]).predict_set(X)

@@ -1,4 +1,4 @@
-"""How much a search flatters itself, against brute force and against new rows."""
+"""The optimism of selected settings against brute force and against new rows."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from gramless import LSSVR
 from gramless.inference.selection import optimism
 
 
-def test_is_the_ratio_of_errors_on_new_rows():
-    """Settings whose errors are pure chance: the chosen one looks better than it is by what the bootstrap says."""
+def test_optimism_is_the_ratio_of_errors_on_new_rows():
+    """If all settings are equally good, the bootstrap estimates by how much the error of the selected one is too small."""
     rng = np.random.default_rng(0)
     true, told = [], []
     for _ in range(60):
@@ -22,7 +22,7 @@ def test_is_the_ratio_of_errors_on_new_rows():
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(2, 40), st.integers(1, 8), st.integers(0, 100))
-def test_at_least_one_and_the_same_in_other_units(n, k, seed):
+def test_optimism_is_at_least_one_and_independent_of_units(n, k, seed):
     squares = np.random.default_rng(seed).exponential(size=(n, k))
     factor = optimism(squares)
     assert 1.0 <= factor < np.inf
@@ -30,13 +30,13 @@ def test_at_least_one_and_the_same_in_other_units(n, k, seed):
     assert optimism(squares, np.ones(n)) == factor
 
 
-def test_no_choice_no_optimism():
+def test_optimism_of_a_single_setting_is_one():
     squares = np.random.default_rng(0).exponential(size=(30, 1))
     assert optimism(squares) == 1.0
     assert optimism(np.zeros((30, 5))) == 1.0
 
 
-def test_rows_without_weight_do_not_count():
+def test_rows_of_weight_zero_do_not_change_the_optimism():
     rng = np.random.default_rng(0)
     squares, weights = rng.exponential(size=(30, 6)), np.r_[np.ones(20), np.zeros(10)]
     spoiled = squares.copy()
@@ -44,7 +44,7 @@ def test_rows_without_weight_do_not_count():
     assert optimism(squares, weights) == optimism(spoiled, weights)
 
 
-def test_intervals_of_a_search_are_wider_by_it():
+def test_intervals_of_a_search_are_wider_by_the_optimism():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 3))
     y = X[:, 0] + rng.normal(size=50)

@@ -1,4 +1,4 @@
-"""Platt's sigmoid against a general optimiser, and at the edges."""
+"""Platt's sigmoid against a general optimiser, and in edge cases."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from gramless.inference.probabilities import fit_sigmoid, fit_sigmoids, sigmoid_
 
 
 def reference(scores, positive, weights):
-    """Platt's likelihood, minimised by a method that knows nothing of it."""
+    """Return slope and offset of largest likelihood by a general optimiser."""
     n1, n0 = weights[positive].sum(), weights[~positive].sum()
     t = np.where(positive, (n1 + 1) / (n1 + 2), 1 / (n0 + 2))
 
@@ -21,7 +21,7 @@ def reference(scores, positive, weights):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("weighted", [False, True])
-def test_it_is_the_maximum_of_the_likelihood(seed, weighted):
+def test_sigmoid_maximises_the_likelihood(seed, weighted):
     rng = np.random.default_rng(seed)
     positive = rng.random(300) < 0.3
     scores = rng.normal(size=300) + 1.5 * positive
@@ -39,7 +39,7 @@ def test_weights_equal_repetitions():
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e6, 1e150])
-def test_no_overflow_at_any_scale(scale):
+def test_sigmoids_do_not_overflow_at_any_scale(scale):
     positive = np.arange(40) % 2 == 1
     scores = scale * np.where(positive, 1.0, -1.0) * np.linspace(0.5, 1.0, 40)
     a, b = fit_sigmoid(scores, positive)
@@ -56,7 +56,7 @@ def test_separable_scores_keep_a_finite_slope():
 
 
 @pytest.mark.parametrize("positive", [np.zeros(10, bool), np.ones(10, bool)], ids=["none", "all"])
-def test_one_kind_only(positive):
+def test_sigmoid_of_one_class_is_finite(positive):
     a, b = fit_sigmoid(np.linspace(-1, 1, 10), positive)
     assert np.isfinite([a, b]).all()
 

@@ -1,4 +1,4 @@
-"""Prediction sets: coverage on fresh rows, nesting, classes one by one."""
+"""Prediction sets: coverage on new rows, nesting, and coverage per class."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def thresholds(scores, codes, coverage, **settings):
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.9, 0.95])
-def test_fresh_rows_are_covered_as_often_as_asked(coverage):
+def test_sets_of_new_rows_have_the_requested_coverage(coverage):
     p, codes, u = labelled(4000, 0)
     fresh, truth, v = labelled(4000, 1)
     limits = thresholds(adaptive_scores(p, u), codes, coverage)
@@ -33,7 +33,7 @@ def test_fresh_rows_are_covered_as_often_as_asked(coverage):
     assert abs(covered - coverage) < 3 * np.sqrt(2 * coverage * (1 - coverage) / 4000)
 
 
-def test_without_the_random_share_no_set_is_empty_and_coverage_is_at_least_what_was_asked():
+def test_sets_without_random_fraction_are_not_empty_and_cover_at_least_as_often():
     p, codes, _ = labelled(4000, 2)
     fresh, truth, _ = labelled(4000, 3)
     sets = adaptive_scores(fresh) <= thresholds(adaptive_scores(p), codes, 0.8)
@@ -42,7 +42,7 @@ def test_without_the_random_share_no_set_is_empty_and_coverage_is_at_least_what_
     assert sets[np.arange(len(truth)), truth].mean() > 0.78
 
 
-def test_every_class_is_covered_when_asked_class_by_class():
+def test_thresholds_per_class_cover_every_class():
     p, codes, u = labelled(6000, 4)
     p[:, 0] *= 0.3  # a class that the model likes too little
     p /= p.sum(axis=1, keepdims=True)
@@ -87,7 +87,7 @@ def test_sets_of_a_classifier_cover_new_rows(probability):
     assert model.predict_set(X_new, 0.8, per_class=True, random_state=0).shape == sets.shape
 
 
-def test_the_largest_probability_at_a_temperature_is_that_of_the_prediction():
+def test_most_probable_class_is_the_prediction():
     X, y, X_new, y_new = digits()
     model = LSSVC(C=10.0, probability="temperature").fit(X, y)
     p = model.predict_proba(X_new)
@@ -96,7 +96,7 @@ def test_the_largest_probability_at_a_temperature_is_that_of_the_prediction():
     assert log_loss(y_new, p) < 0.5 * log_loss(y_new, softmax)
 
 
-def test_without_leave_one_out_scores_there_are_no_sets():
+def test_predict_set_without_leave_one_out_scores_raises():
     X, y, X_new, _ = digits()
     with pytest.raises(ValueError, match="temperature"):
         LSSVC(probability="softmax").fit(X[:100], y[:100]).predict_set(X_new)

@@ -22,7 +22,7 @@ def friedman(n, seed, noise=1.0):
 
 @pytest.mark.parametrize("local", [False, True])
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
-def test_new_values_are_inside_as_often_as_asked(coverage, local):
+def test_intervals_have_the_requested_coverage(coverage, local):
     X, y = friedman(400, 0)
     X_new, y_new = friedman(4000, 1)
     ends = LSSVR(C=10.0).fit(X, y).predict_interval(X_new, coverage, local=local)
@@ -30,7 +30,7 @@ def test_new_values_are_inside_as_often_as_asked(coverage, local):
     assert abs(inside - coverage) < 3 * np.sqrt(coverage * (1 - coverage) * (1 / 400 + 1 / 4000))
 
 
-def test_the_prediction_lies_inside_and_outputs_are_apart():
+def test_intervals_contain_the_prediction_and_outputs_are_independent():
     X, y = friedman(120, 0)
     both = LSSVR(C=10.0).fit(X, np.column_stack([y, -2 * y]))
     ends = both.predict_interval(X, 0.8)
@@ -58,7 +58,7 @@ def test_standard_deviations_are_those_of_a_gaussian_process():
     assert model.log_marginal_likelihood_error_ == 0.0
 
 
-def test_more_rows_than_the_factor_has_room_for():
+def test_rows_beyond_the_exact_limit_use_the_iterative_posterior():
     X, y = friedman(600, 0)
     X_new, _ = friedman(50, 1)
     model = LSSVR(C=10.0, random_state=0).fit(X, y)
@@ -83,7 +83,7 @@ def test_weights_equal_repetition():
     np.testing.assert_allclose(weighted, repeated, rtol=1e-6)
 
 
-def test_a_refit_and_a_file_know_their_own_process(tmp_path):
+def test_process_follows_refits_files_and_clones(tmp_path):
     X, y = friedman(100, 0)
     model = LSSVR(C=10.0).fit(X, y)
     first = model.predict_interval(X, 0.8)
@@ -94,7 +94,7 @@ def test_a_refit_and_a_file_know_their_own_process(tmp_path):
     np.testing.assert_allclose(clone(model).fit(X, y).predict_interval(X, 0.8), first, rtol=1e-6)
 
 
-def test_a_precomputed_kernel_is_refused():
+def test_precomputed_kernel_raises():
     K = np.eye(10)
     with pytest.raises(ValueError, match="precomputed"):
         LSSVR(kernel="precomputed").fit(K, np.arange(10.0)).predict_interval(K)

@@ -17,7 +17,7 @@ from gramless.kernels import RBF
 
 
 @pytest.mark.parametrize("truth", [0.2, 1.0, 7.0])
-def test_the_temperature_that_made_the_labels_is_found(truth):
+def test_temperature_of_simulated_labels_is_recovered(truth):
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(20_000, 4)) * 3
     codes = (rng.random((20_000, 1)) > np.cumsum(softmax(scores / truth, axis=1), axis=1)).sum(axis=1)
@@ -47,11 +47,11 @@ def test_scores_that_are_all_zero_or_perfect_give_finite_probabilities():
     assert np.isfinite(temperature_probabilities(np.zeros(4), fit_temperature(np.zeros(4), codes))).all()
     perfect = np.array([-1.0, 1.0, 1.0, -1.0])
     probabilities = temperature_probabilities(perfect, fit_temperature(perfect, codes)).max(axis=1)
-    np.testing.assert_allclose(probabilities, 4.5 / 5)  # four rows that are right, and one more of which half is
+    np.testing.assert_allclose(probabilities, 4.5 / 5)  # four correct rows and one pseudo-row, of which half is correct
 
 
-def test_the_default_is_calibrated_when_it_is_first_asked_for(tmp_path):
-    """The same temperature as the one that is fitted at once, without a cost to fit; kept in a file or made anew."""
+def test_default_is_calibrated_at_the_first_request(tmp_path):
+    """The temperature equals that of `probability="temperature"`, and is stored in a file."""
     X, y = load_digits(return_X_y=True)
     X, y, new = X[:500], y[:500], X[500:700]
     lazy, eager = LSSVC(C=10.0).fit(X, y), LSSVC(C=10.0, probability="temperature").fit(X, y)
@@ -65,7 +65,7 @@ def test_the_default_is_calibrated_when_it_is_first_asked_for(tmp_path):
     assert sets.shape == (200, 10)
 
 
-def test_models_that_are_too_large_for_the_memory_stay_uncalibrated():
+def test_models_beyond_the_memory_budget_stay_uncalibrated():
     X, y = load_digits(return_X_y=True)
     model = LSSVC(C=10.0).fit(X[:200], y[:200]).set_params(memory_budget=1000)
     np.testing.assert_allclose(model.predict_proba(X), softmax(model.decision_function(X), axis=1))
@@ -82,7 +82,7 @@ def test_no_leave_one_out_on_demand_for_many_points():
     assert leave_one_out_on_demand(*model).shape == Z.shape
 
 
-def test_a_callback_may_ask_for_probabilities():
+def test_callback_can_read_probabilities():
     X, y = load_digits(return_X_y=True)
     seen = []
     model = LSSVC(solver="cg", callback=lambda m, record: seen.append(m.predict_proba(X[:3]).sum()) or False)

@@ -59,7 +59,7 @@ class _Command(TyperCommand):
 
 
 class _ModelCommand(_Command):
-    """Command that imports slow packages, by a function that `main` passes, only after the arguments were checked.
+    """Command that imports slow packages after its arguments were checked; `main` passes the importing function as `obj`.
 
     `began` in `ctx.meta` is the time of `time.perf_counter` before these imports.
     """
@@ -84,31 +84,6 @@ def root(
     """Kernel machines for data too large for a Gram matrix."""
 
 
-@app.command(cls=_Command)
-@options_of(ReproduceSettings)
-def reproduce(settings: ReproduceSettings, as_json: AsJson = False) -> Any:
-    """Run the papers' experiments and write a report. A run that was interrupted is resumed."""
-    from gramless.cli import reproduce as commands
-
-    console = Console(stderr=as_json)
-    return (commands.list_experiments if settings.show else commands.reproduce)(settings, console)
-
-
-@app.command(cls=_Command)
-def report(
-    results: Annotated[list[Path], typer.Argument(help="Files results.jsonl of one or more runs.")],
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
-    benchmarks: Annotated[
-        Path | None, typer.Option(help="Folder with benchmark records, for a chapter on other packages.", exists=True)
-    ] = None,
-    as_json: AsJson = False,
-) -> dict[str, Any]:
-    """Write the report of earlier runs from their records."""
-    from gramless.cli.reproduce import redraw
-
-    return redraw(results, out, benchmarks=benchmarks, console=Console(stderr=as_json))
-
-
 @app.command(cls=_ModelCommand)
 @options_of(TrainSettings)
 def train(ctx: typer.Context, settings: TrainSettings, as_json: AsJson = False) -> dict[str, Any]:
@@ -120,9 +95,9 @@ def train(ctx: typer.Context, settings: TrainSettings, as_json: AsJson = False) 
 
         model = train_pictures(settings, messages(stderr=as_json))
     else:
-        from gramless.cli.train import train as work
+        from gramless.cli.train import train as train_table
 
-        model = work(settings, messages(stderr=as_json), ctx.meta["began"])
+        model = train_table(settings, messages(stderr=as_json), ctx.meta["began"])
     return {"model": str(settings.out), **model.about}
 
 
@@ -137,9 +112,9 @@ def predict(settings: PredictSettings, as_json: AsJson = False) -> dict[str, Any
             raise InputError("--keep is for tables: the output for pictures has their paths already")
         if settings.interval is not None or settings.classes is not None or settings.novelty:
             raise InputError("--interval, --set and --novelty are for tables, not for pictures")
-    from gramless.cli.predict import predict as work
+    from gramless.cli.predict import predict as write_predictions
 
-    return work(settings, messages(stderr=True))
+    return write_predictions(settings, messages(stderr=True))
 
 
 @app.command(cls=_ModelCommand)
@@ -156,22 +131,26 @@ def evaluate(
     """Score a saved model on a file with targets, or on a folder of pictures."""
     if target is not None and is_pictures(data):
         raise InputError("--target is for tables: the class of a picture is the name of its subfolder")
-    from gramless.cli.predict import evaluate as work
+    from gramless.cli.predict import evaluate as evaluate_model
 
-    return work(model, data, target, messages(stderr=as_json))
+    return evaluate_model(model, data, target, messages(stderr=as_json))
 
 
 @app.command(cls=_ModelCommand)
-def demo(
-    port: Port = 8000,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with mnist.npz; the folder in $GRAMLESS_DATA is searched too.")
+def info(
+    model: Annotated[Path | None, typer.Argument(help="Model file to describe.", parser=existing_file)] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Also show the automatic choices for a table with this number of rows.", min=2)
     ] = None,
-) -> None:
-    """Serve a local page on which a user draws a digit and a model classifies it."""
-    from gramless.cli.serve import demo as work
+    columns: Annotated[int | None, typer.Option(help="Number of columns of the table.", min=1)] = None,
+    classes: Annotated[int, typer.Option(help="Number of classes of the target.", min=2)] = 2,
+    as_json: AsJson = False,
+) -> dict[str, Any]:
+    """Describe a model file; without one, show devices, memory, versions, and automatic choices for a table size."""
+    from gramless.cli import info as commands
 
-    work(port, data, messages(stderr=True))
+    console = messages(stderr=as_json)
+    return commands.info(rows, columns, classes, console) if model is None else commands.model_info(model, console)
 
 
 @app.command(cls=_ModelCommand)
@@ -215,26 +194,47 @@ def export(
     as_json: AsJson = False,
 ) -> dict[str, Any]:
     """Write a model as ONNX: preprocessing, prediction, labels and probabilities, with standard operators only."""
-    from gramless.cli.info import export as work
+    from gramless.cli.info import export as export_model
 
-    return work(model, out, messages(stderr=as_json))
+    return export_model(model, out, messages(stderr=as_json))
 
 
 @app.command(cls=_ModelCommand)
-def info(
-    model: Annotated[Path | None, typer.Argument(help="Model file to describe.", parser=existing_file)] = None,
-    rows: Annotated[
-        int | None, typer.Option(help="Also show the automatic choices for a table with this number of rows.", min=2)
+def demo(
+    port: Port = 8000,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with mnist.npz; the folder in $GRAMLESS_DATA is searched too.")
     ] = None,
-    columns: Annotated[int | None, typer.Option(help="Number of columns of the table.", min=1)] = None,
-    classes: Annotated[int, typer.Option(help="Number of classes of the target.", min=2)] = 2,
+) -> None:
+    """Serve a local page on which a user draws a digit and a model classifies it."""
+    from gramless.cli.serve import demo as serve_demo
+
+    serve_demo(port, data, messages(stderr=True))
+
+
+@app.command(cls=_Command)
+@options_of(ReproduceSettings)
+def reproduce(settings: ReproduceSettings, as_json: AsJson = False) -> Any:
+    """Run the papers' experiments and write a report. A run that was interrupted is resumed."""
+    from gramless.cli import reproduce as commands
+
+    console = Console(stderr=as_json)
+    return (commands.list_experiments if settings.show else commands.reproduce)(settings, console)
+
+
+@app.command(cls=_Command)
+def report(
+    results: Annotated[list[Path], typer.Argument(help="Files results.jsonl of one or more runs.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    benchmarks: Annotated[
+        Path | None, typer.Option(help="Folder with benchmark records, for a chapter on other packages.", exists=True)
+    ] = None,
     as_json: AsJson = False,
 ) -> dict[str, Any]:
-    """Describe a model file; without one, show devices, memory, versions, and automatic choices for a table size."""
-    from gramless.cli import info as commands
+    """Write the report of earlier runs from their records."""
+    from gramless.cli.reproduce import redraw
 
-    console = messages(stderr=as_json)
-    return commands.info(rows, columns, classes, console) if model is None else commands.model_info(model, console)
+    return redraw(results, out, benchmarks=benchmarks, console=Console(stderr=as_json))
 
 
 def main(command: Any = app) -> None:

@@ -1,28 +1,38 @@
-"""HTML card of a trained table model, written by `--report` beside the model.
+"""Descriptions of a saved model: tables for a terminal, the Markdown card, and the HTML report of `--report`.
 
-The card has the tables of `gramless info`, the permutation importance and the partial dependence of the columns; for
-classes, a calibration curve; for quantities, predictions and residuals; and the coverage of intervals or prediction sets. It
+The card of `model.skops` is the file `model.card.md`: estimator, data, scores, inputs, versions, and the SHA-256 checksum of
+the model file. The HTML report adds the permutation importance and the partial dependence of the columns; for classes, a
+calibration curve; for quantities, predictions and residuals; and the coverage of intervals or prediction sets. The report
 needs no script and no other file, and has a light and a dark color scheme.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from gramless._core.files import atomic_write
 from gramless._core.svg import COLOURS, new_axes, to_svg
 from gramless.cli.model import TableModel
-from gramless.cli.model_card import sections
+from gramless.cli.table_files import checksum
+from gramless.tables.column_types import USED_KINDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_LEVELS = 6  # categories that are shown
+_STORED_LEVELS = 100  # categories that are stored with their counts
 _CURVES = 6  # columns with a partial dependence
-_SMALLEST_SHARE = 0.01  # of the largest importance, for a partial dependence
+_SMALLEST_SHARE = 0.01  # smallest importance, relative to the largest, of a column with a partial dependence
 _ROWS = 200  # rows over which partial dependence is averaged, and points of a scatter plot
 _POINTS = 15  # values of a column in a curve of partial dependence
 _BARS = 20  # columns with a bar of importance, and categories with a bar of partial dependence
@@ -30,12 +40,161 @@ _COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _BINS = 10  # bins of the calibration curve
 _WIDTH, _HEIGHT = 300, 240  # pixels of a chart; three charts are as wide as the page
 
+# Title, column names and rows of a table.
+Section = tuple[str, list[str], list[list[str]]]
 # A chart as SVG or as bars, and its caption.
 Figure = tuple[Any, str]
 
 
-def write_card(model: TableModel, X: pd.DataFrame, y: np.ndarray, path: Path, seed: int) -> None:
-    """Write the card of a model; `X` and `y` are held-out rows."""
+def card_path(model: Path) -> Path:
+    """Return the path of the card of a model file."""
+    return model.with_name(f"{model.stem[:200]}.card.md")  # file names have at most 255 bytes
+
+
+def sections(model: TableModel) -> list[Section]:
+    """Return the title, the column names and the rows of each table of a card."""
+    about = model.about
+    n_rows = about.get("rows", {})
+    settings = about.get("settings")
+    if isinstance(settings, dict):
+        chosen = {key: f"{value:.3g}" if isinstance(value, float) else value for key, value in settings.items()}
+        settings = [", ".join(f"{key} {value}" for key, value in chosen.items() if value is not None)]
+    steps = (("tuned", "tune_seconds"), ("fitted", "fit_seconds"))
+    seconds = [f"{step} in {about[key]:.1f} s" for step, key in steps if key in about]
+    facts = [
+        ["estimator", f"{about.get('estimator')}: {about.get('why')}"],
+        ["predicts", f"{about.get('target') or 'y'} ({model.task})"],
+        ["data", f"{about.get('data')}, {_columns(model)}"],
+        ["rows", f"{n_rows.get('train', 0):,} for training, {n_rows.get('held_out', 0):,} held out"],
+        *(["settings", str(one)] for one in settings or []),
+        *(["reduced", str(one)] for one in about.get("reductions", about.get("gave_up", []))),
+        ["tuned", ", ".join([str(about.get("tuned")), *seconds])],
+    ]
+    if model.task == "classification":
+        shares = about.get("class_shares", [])
+        facts.append(["classes", ", ".join(f"{k} ({s:.1%})" for k, s in zip(model.classes_.tolist(), shares, strict=False))])
+    if about.get("error_90") is not None:
+        facts.append(["90 % of errors below", f"{about['error_90']:.4g}"])
+    evaluated_on = f"{about['folds']} folds" if "folds" in about else "held-out rows"
+    found: list[Section] = [
+        ("Model", ["", ""], facts),
+        *score_sections(about.get("scores"), about.get("confusion"), evaluated_on),
+    ]
+    inputs = [_input(record) for record in about.get("inputs", [])]
+    if inputs:
+        found.append(("Inputs", ["column", "kind", "training values", "missing"], inputs))
+    left_out = about.get("columns", {}).get("left_out", {})
+    if left_out:
+        found.append(("Left out", ["column", "why"], [[name, why] for name, why in left_out.items()]))
+    versions = {"gramless": about.get("gramless"), **about.get("versions", {})}
+    found.append(("Versions", ["package", "version"], [[name, str(number)] for name, number in versions.items()]))
+    return found
+
+
+def _columns(model: TableModel) -> str:
+    if model.n_features is not None:
+        return f"{model.n_features:,} sparse columns"
+    counts = [(len(model.columns_of(kind)), kind) for kind in USED_KINDS]
+    return ", ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in counts if n)
+
+
+def score_sections(scores: list[dict[str, Any]] | None, confusion: dict[str, Any] | None, rows: str) -> list[Section]:
+    """Return the table of scores on some rows, and the confusion matrix of these rows if there is one."""
+    found: list[Section] = []
+    if scores:
+        shown = [[one["metric"], *(_number(one[key]) for key in ("value", "low", "high", "baseline"))] for one in scores]
+        shown = [[name, value, f"{low} to {high}", constant] for name, value, low, high, constant in shown]
+        found.append((f"Scores on {rows}", ["score", "value", "95 % interval", "constant"], shown))
+    if confusion is not None:
+        names = [str(label) for label in confusion["classes"]]
+        counts = [[f"{count:,}" for count in row] for row in confusion["counts"]]
+        table = [[name, *row] for name, row in zip(names, counts, strict=True)]
+        found.append((f"Classes (rows) and predictions (columns) of {rows}", ["class", *names], table))
+    return found
+
+
+def print_sections(console: Console, found: Iterable[Section]) -> None:
+    """Print tables to a terminal; columns of numbers are aligned to the right."""
+    for title, heading, rows in found:
+        console.print(f"[bold]{escape(title)}[/bold]")
+        table = Table(box=SIMPLE, show_header=any(heading), header_style="bold")
+        for name, *cells in zip(heading, *rows, strict=True):
+            is_number = all(re.fullmatch(r"[-+\d.,e]+( to [-+\d.,e]+)?", cell) for cell in cells)
+            table.add_column(escape(name), overflow="fold", justify="right" if is_number else "left")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console.print(table, soft_wrap=False)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.4g}"
+
+
+def _input(record: dict[str, Any]) -> list[str]:
+    if record["typical"] is None:
+        seen = "no value"
+    elif record["kind"] == "number":
+        seen = f"{record['low']:.4g} to {record['high']:.4g}, median {record['typical']:.4g}"
+    elif record["kind"] == "date":
+        seen = f"{record['low'][:10]} to {record['high'][:10]}"
+    elif record["kind"] == "text":
+        seen = f"{record['distinct']:,} texts"
+    else:
+        levels = list(record["levels"].items())
+        more = f" and {record['distinct'] - _LEVELS} more" if record["distinct"] > _LEVELS else ""
+        seen = ", ".join(f"{level} ({count:,})" for level, count in levels[:_LEVELS]) + more
+    return [record["name"], record["kind"], seen, f"{record['missing']:,}"]
+
+
+def describe_inputs(X: pd.DataFrame, types: dict[str, str]) -> list[dict[str, Any]]:
+    """Return one record for each input column of typed training rows."""
+    found = []
+    for name, kind in types.items():
+        known = X[name].dropna()
+        record: dict[str, Any] = {"name": name, "kind": kind, "missing": int(len(X) - len(known))}
+        if len(known) == 0:
+            record |= {"typical": None, "low": None, "high": None, "levels": {}, "distinct": 0}
+        elif kind == "number":
+            values = known.to_numpy(dtype=np.float64)
+            middle = np.median(values)
+            # The lower median: the mean of two integers may be a value that does not occur.
+            typical = np.partition(values, (len(values) - 1) // 2)[(len(values) - 1) // 2] if len(values) else middle
+            record |= {"low": values.min(), "high": values.max(), "typical": typical}
+            record |= {"mean": values.mean(), "deviation": values.std()}
+            record = {key: float(value) if isinstance(value, np.floating) else value for key, value in record.items()}
+        elif kind == "date":
+            middle = known.sort_values().iloc[(len(known) - 1) // 2]
+            record |= {
+                key: moment.isoformat() for key, moment in (("low", known.min()), ("high", known.max()), ("typical", middle))
+            }
+        elif kind == "text":
+            record |= {"typical": "", "distinct": known.nunique()}
+        else:
+            counts = known.value_counts()
+            record |= {
+                "typical": str(counts.index[0]),
+                "levels": {str(level): int(count) for level, count in counts.iloc[:_STORED_LEVELS].items()},
+                "distinct": len(counts),
+            }
+        found.append(record)
+    return found
+
+
+def write_card(model: TableModel, path: Path) -> None:
+    """Write the card of a model that was saved to `path`."""
+    lines = [f"# {model.about.get('target') or 'y'}", "", f"`{path.name}`, SHA-256 `{checksum(path)}`", ""]
+    for title, heading, rows in sections(model):
+        lines += [f"## {title}", "", _line(heading), _line(["---"] * len(heading)), *map(_line, rows), ""]
+    with atomic_write(card_path(path)) as part:
+        part.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def write_report(model: TableModel, scored: TableModel, X: pd.DataFrame, y: np.ndarray, path: Path, seed: int) -> None:
+    """Write the HTML report of a model; `scored` was not fitted to the rows `X` and `y`."""
     import jinja2
 
     about, found = model.about, sections(model)
@@ -44,15 +203,15 @@ def write_card(model: TableModel, X: pd.DataFrame, y: np.ndarray, path: Path, se
     first = next((k for k, (title, _, _) in enumerate(found) if title == "Inputs"), len(found))
     columns = [name for name, value in measured.items() if value > _SMALLEST_SHARE * max(values[0], 0)][:_CURVES]
     templates = jinja2.Environment(loader=jinja2.PackageLoader("gramless.cli"), autoescape=True)
-    page = templates.get_template("card.html").render(
+    page = templates.get_template("report.html").render(
         target=about["target"] or "y",
         data=about["data"],
         summary=found[:first],
         details=found[first:],
         metric=about.get("importance_metric"),
         importance=_bars(list(measured), np.maximum(values, 0), values) if measured else [],
-        dependence=[_partial_dependence(model, X, name, seed) for name in columns],
-        charts=_errors(model, X, y) | {"Coverage": _coverage(model, X, y)},
+        dependence=[_partial_dependence(scored, X, name, seed) for name in columns],
+        charts=_errors(scored, X, y) | {"Coverage": _coverage(scored, X, y)},
     )
     with atomic_write(path) as part:
         part.write_text(page, encoding="utf-8")

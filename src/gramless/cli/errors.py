@@ -51,7 +51,7 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
 
 
 def _is_from_papers(reason: RuntimeError) -> bool:
-    """Return True for errors of datasets and of results, whose packages are imported only if an error may be theirs."""
+    """Return True for errors of `gramless.papers`, which is imported here only, because the import is slow."""
     from gramless.papers.datasets import DatasetError
     from gramless.papers.experiments.results import ResultsError
 
@@ -89,10 +89,7 @@ def check_readable(path: Path) -> None:
         kind = os.stat(path).st_mode
     except FileNotFoundError as reason:
         raise InputError(f"there is no file {path}") from reason
-    except (
-        OSError,
-        ValueError,
-    ) as reason:  # the name is too long or contains a NUL character, or a folder is not accessible
+    except (OSError, ValueError) as reason:  # the name is too long or has a NUL character, or a folder is not accessible
         raise InputError(f"{shortened(path)} cannot be read: {getattr(reason, 'strerror', None) or reason}") from reason
     if stat.S_ISDIR(kind):
         raise InputError(f"{path} is a folder: give the name of a file in it")
@@ -113,10 +110,10 @@ def require(*packages: str, extra: str) -> None:
         raise InputError(f"this needs the package {missing[0]}: pip install 'gramless[{extra}]'")
 
 
-def check_coverage(option: str, coverage: float | None) -> None:
-    """Raise `InputError` if a coverage does not lie between 0 and 1."""
-    if coverage is not None and not 0 < coverage < 1:
-        raise InputError(f"{option} takes a share between 0 and 1, such as 0.9; got {coverage:g}")
+def check_share(option: str, share: float | None) -> None:
+    """Raise `InputError` if a share does not lie between 0 and 1."""
+    if share is not None and not 0 < share < 1:
+        raise InputError(f"{option} takes a share between 0 and 1, such as 0.9; got {share:g}")
 
 
 def is_pictures(path: Path) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler
@@ -20,7 +19,7 @@ from gramless.cli.errors import InputError
 from gramless.cli.model import TableModel
 from gramless.cli.options import TrainSettings
 from gramless.cli.scores import constant_prediction
-from gramless.cli.table_files import checksum, quoted_names, select_rows
+from gramless.cli.table_files import checksum, quoted_names
 from gramless.cli.training_table import TrainingTable
 from gramless.estimators.table import single_model
 from gramless.papers.experiments.environment import versions
@@ -52,20 +51,18 @@ def parse_class_weights(text: str | None, labels: np.ndarray) -> Any:
     return weights
 
 
-def fit_model(
-    table: TrainingTable, rows: np.ndarray, settings: TrainSettings, notify: Notify, seconds: float | None = None
-) -> TableModel:
-    """Return a model that is fitted to `rows`, with the description of its training; `seconds` is the budget of the fit."""
-    X, y = select_rows(table.X, rows), table.y[rows]
-    weights = _weights(table, rows)
+def fit_model(table: TrainingTable, settings: TrainSettings, notify: Notify, seconds: float | None = None) -> TableModel:
+    """Return a model that is fitted to a table, with the description of its training; `seconds` is the budget of the fit."""
     try:
-        if table.columns is None:
-            pipeline, about = _fit_sparse(X, y, weights, table, settings, notify)
+        if table.is_sparse:
+            pipeline, about = _fit_sparse(table, settings, notify)
         else:
-            pipeline, about = _fit_table(X, y, weights, table, settings, notify, seconds)
+            pipeline, about = _fit_table(table, settings, notify, seconds)
     except ValueError as reason:  # the estimator rejects a setting, and its message gives the reason
         raise InputError(str(reason)) from reason
-    types = {} if table.columns is None else table.columns.type_of
+    robust = getattr(pipeline[-1], "loss_", "squared_error") != "squared_error"
+    columns = table.columns
+    types = {} if columns is None else columns.type_of
     counts = Counter(types.values())
     about = {
         "gramless": __version__,
@@ -74,84 +71,63 @@ def fit_model(
         "data_sha256": checksum(settings.data),
         "target": settings.target,
         "task": table.task,
-        "rows": {"train": len(rows)},
+        "rows": {"train": len(table.y)},
         "columns": {
             "numbers": counts["number"],
             "words": counts["category"],
             **{f"{kind}s": counts[kind] for kind in ("date", "text") if counts[kind]},
-            "left_out": {} if table.columns is None else table.columns.left_out_,
+            "left_out": {} if columns is None else columns.left_out_,
         },
         **about,
-        **constant_prediction(y, table.task, median=getattr(pipeline[-1], "loss_", "squared_error") != "squared_error"),
+        **constant_prediction(table.y, table.task, median=robust),
         **({} if table.first_column is None else {"counts_from": table.first_column}),
     }
-    return TableModel(pipeline, types, settings.target, table.task, about)
-
-
-def _weights(table: TrainingTable, rows: Any) -> np.ndarray | None:
-    return table.roles["weights"][rows].astype(np.float64) if "weights" in table.roles else None
+    formats = {} if columns is None else columns.formats_
+    return TableModel(pipeline, types, settings.target, table.task, about, formats=formats)
 
 
 def refitted(model: TableModel, table: TrainingTable, settings: TrainSettings, notify: Notify) -> TableModel:
     """Return a model with the same settings that is fitted to all rows of the table; the given model is not changed."""
-    rows = np.arange(len(table.y))
     if table.task == "classification" and not np.array_equal(np.unique(table.y), model.classes_):
-        return fit_model(table, rows, settings, notify)  # the training rows lack a class
+        return fit_model(table, settings, notify)  # the training rows lack a class
     has_logarithms = any(member.log for member in getattr(model.estimator, "members_", []))
     if has_logarithms and table.y.min() <= 0:
-        return fit_model(table, rows, settings, notify)  # the training rows lack a target without a logarithm
-    notify(f"fitting the settings to all {len(rows):,} rows")
-    began, weights, again = time.perf_counter(), _weights(table, rows), copy.copy(model)
-    if table.columns is not None:
-        estimator = copy.copy(model.estimator)
-        estimator.refit(table.X, table.y, sample_weight=weights)
-        again.pipeline = Pipeline([("model", estimator)])
-    else:
-        scaler, estimator = clone(model.pipeline[0]), clone(model.estimator)
+        return fit_model(table, settings, notify)  # the training rows lack a target without a logarithm
+    notify(f"fitting the settings to all {len(table.y):,} rows")
+    began = time.perf_counter()
+    if table.is_sparse:
+        pipeline = clone(model.pipeline)
         if hasattr(model.estimator, "C_"):
-            estimator.set_params(C=float(model.estimator.C_))
-        estimator.fit(scaler.fit_transform(table.X), table.y, **({} if weights is None else {"sample_weight": weights}))
-        if hasattr(estimator, "finish"):
-            estimator.finish()
-        again.pipeline = Pipeline([("prepare", scaler), ("model", estimator)])
-    again.about = model.about | {"refit_seconds": time.perf_counter() - began}
-    return again
+            pipeline.set_params(model__C=float(model.estimator.C_))
+        _fit_pipeline(pipeline, table)
+    else:
+        estimator = copy.copy(model.estimator).refit(table.X, table.y, sample_weight=table.weights)
+        pipeline = Pipeline([("model", estimator)])
+    about = model.about | {"refit_seconds": time.perf_counter() - began}
+    return TableModel(pipeline, model.column_types, model.target, model.task, about, formats=model.formats)
 
 
 def _fit_table(
-    X: pd.DataFrame,
-    y: np.ndarray,
-    weights: np.ndarray | None,
-    table: TrainingTable,
-    settings: TrainSettings,
-    notify: Notify,
-    seconds: float | None,
+    table: TrainingTable, settings: TrainSettings, notify: Notify, seconds: float | None
 ) -> tuple[Pipeline, dict[str, Any]]:
     """Fit `TableClassifier` or `TableRegressor` to columns whose types were determined from all rows of the file."""
     assert table.columns is not None
-    options: dict[str, Any] = {"probability": settings.proba, "class_weight": None}
+    same_names = ("estimator", "C", "gamma", "preset", "tune", "device", "memory_budget")
+    options: dict[str, Any] = {name: getattr(settings, name) for name in same_names}
     if table.task == "classification":
-        options["class_weight"] = parse_class_weights(settings.class_weight, y)
+        options |= {"probability": settings.proba, "class_weight": parse_class_weights(settings.class_weight, table.y)}
     else:
-        options = {"loss": settings.loss}
+        options["loss"] = settings.loss
     cls: Any = gramless.TableClassifier if table.task == "classification" else gramless.TableRegressor
     estimator = cls(
-        estimator=settings.estimator,
         kernel=settings.kernel or "auto",
-        C=settings.C,
-        gamma=settings.gamma,
-        preset=settings.preset,
-        tune=settings.tune,
         column_types=table.columns.type_of,
         time_budget=seconds,
-        memory_budget=settings.memory_budget,
-        device=settings.device,
         callback=lambda _, record: notify(record["message"]),
         random_state=settings.seed,
         **options,
     )
-    estimator.fit(X, y, sample_weight=weights)
-    estimator.columns_.formats_ = table.columns.formats_  # X has been converted already
+    estimator.fit(table.X, table.y, sample_weight=table.weights)
     estimator.set_params(callback=None)
     model = estimator.model_
     about = {
@@ -171,19 +147,15 @@ def _single_settings(model: Any) -> dict[str, Any]:
     return {"kernel": model.kernel, "C": float(getattr(model, "C_", model.C)), "gamma": gamma}
 
 
-def _fit_sparse(
-    X: Any, y: np.ndarray, weights: np.ndarray | None, table: TrainingTable, settings: TrainSettings, notify: Notify
-) -> tuple[Pipeline, dict[str, Any]]:
+def _fit_sparse(table: TrainingTable, settings: TrainSettings, notify: Notify) -> tuple[Pipeline, dict[str, Any]]:
     """Fit a Nystrom model, or the requested single model, to sparse columns divided by their largest value."""
-    name = "nystrom" if settings.estimator == "auto" else settings.estimator
+    y, name = table.y, "nystrom" if settings.estimator == "auto" else settings.estimator
     classifier = table.task == "classification"
     proba = settings.proba if settings.proba is not None else name != "svm"
-    scaler = MaxAbsScaler()
-    scaled = scaler.fit_transform(X)
     began = time.perf_counter()
     notify("tuning by leave-one-out")
     kernel = settings.kernel or "rbf"
-    C, gamma = _sparse_settings(scaled, y, classifier, name, kernel, settings)
+    C, gamma = _sparse_settings(MaxAbsScaler().fit_transform(table.X), y, classifier, name, kernel, settings)
     tuned = time.perf_counter()
     model = single_model(
         name,
@@ -199,9 +171,7 @@ def _fit_sparse(
         random_state=settings.seed,
     )
     notify(f"fitting {type(model).__name__} on {len(y):,} rows")
-    model.fit(scaled, y, **({} if weights is None else {"sample_weight": weights}))
-    if hasattr(model, "finish"):
-        model.finish()  # delete the sums that only further calls of partial_fit need
+    pipeline = _fit_pipeline(Pipeline([("prepare", MaxAbsScaler()), ("model", model)]), table)
     about = {
         "estimator": type(model).__name__,
         "why": f"{len(y):,} sparse rows",
@@ -211,7 +181,14 @@ def _fit_sparse(
         "tune_seconds": tuned - began,
         "fit_seconds": time.perf_counter() - tuned,
     }
-    return Pipeline([("prepare", scaler), ("model", model)]), about
+    return pipeline, about
+
+
+def _fit_pipeline(pipeline: Pipeline, table: TrainingTable) -> Pipeline:
+    pipeline.fit(table.X, table.y, model__sample_weight=table.weights)
+    if hasattr(pipeline[-1], "finish"):
+        pipeline[-1].finish()  # delete the sums that only further calls of partial_fit need
+    return pipeline
 
 
 def _sparse_settings(

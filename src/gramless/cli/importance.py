@@ -17,7 +17,7 @@ import pandas as pd
 from sklearn import metrics
 
 from gramless.cli.model import TableModel
-from gramless.cli.scores import log_loss
+from gramless.cli.scores import log_loss, rare_class
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class ImportanceTuning:
     screen_rows: int = 60
     # Columns that are measured for any budget.
     min_columns: int = 5
-    # Products of a number of a row and of a point of the model per second: 1.8e10 measured for 4,000 points of 303 columns
-    # on one core, rounded to a power of two.
+    # Multiplications per second of kernel evaluations: 1.8e10 measured for 4,000 points of 303 columns on one core, rounded
+    # to a power of two.
     operations_per_second: float = 2.0**34
-    # Share of the time budget that importance takes, and the time budget if the user sets none, in units of the default time
-    # budget of the fit.
+    # Fraction of the time budget for importance; without a time budget, the seconds for importance as a multiple of the
+    # default time budget of the fit.
     share: float = 0.2
     default_share: float = 1.0
 
@@ -45,37 +45,42 @@ TUNING = ImportanceTuning()
 
 @dataclass(frozen=True)
 class Metric:
-    """Function of targets, predictions and classes that is small for good models, and the predictions that it takes."""
+    """Function of targets, predictions and classes that is small for good models, and the name of its score."""
 
     loss: Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+    score_name: str
     of_probabilities: bool = False
+    task: str = "classification"
 
 
 def _ranking_loss(score: Callable[..., float]) -> Callable[[np.ndarray, np.ndarray, np.ndarray], float]:
     """Return 1 minus a score of probabilities, averaged over the classes if there are more than two."""
 
-    def loss(y: np.ndarray, chances: np.ndarray, classes: np.ndarray) -> float:
+    def loss(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -> float:
         is_class = y[:, None] == classes[None, :]
         columns = [rare_class(is_class.mean(axis=0))] if len(classes) == 2 else np.flatnonzero(is_class.any(axis=0))
-        return 1 - float(np.mean([score(is_class[:, k], chances[:, k]) for k in columns]))
+        return 1 - float(np.mean([score(is_class[:, k], probabilities[:, k]) for k in columns]))
 
     return loss
 
 
-def rare_class(shares: Any) -> int:
-    """Return the index of the class of two with the smaller share; the second one if the shares are equal."""
-    return 0 if shares[0] < shares[1] else 1
+def _balanced_error(y: np.ndarray, predicted: np.ndarray, _: np.ndarray) -> float:
+    return 1 - metrics.recall_score(y, predicted, average="macro", zero_division=0)
+
+
+def _log_loss(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -> float:
+    return log_loss(y, classes, probabilities, probabilities.mean(axis=0)).value
 
 
 METRICS = {
-    "log-loss": Metric(lambda y, p, classes: log_loss(y, classes, p, p.mean(axis=0)).value, of_probabilities=True),
-    "average-precision": Metric(_ranking_loss(metrics.average_precision_score), of_probabilities=True),
-    "roc-auc": Metric(_ranking_loss(metrics.roc_auc_score), of_probabilities=True),
-    "accuracy": Metric(lambda y, p, _: 1 - metrics.accuracy_score(y, p)),
-    "balanced-accuracy": Metric(lambda y, p, _: 1 - metrics.recall_score(y, p, average="macro", zero_division=0)),
-    "r2": Metric(lambda y, p, _: float(np.mean((y - p) ** 2) / np.var(y))),
-    "rmse": Metric(lambda y, p, _: metrics.root_mean_squared_error(y, p)),
-    "mae": Metric(lambda y, p, _: metrics.mean_absolute_error(y, p)),
+    "log-loss": Metric(_log_loss, "log loss", of_probabilities=True),
+    "average-precision": Metric(_ranking_loss(metrics.average_precision_score), "average precision", of_probabilities=True),
+    "roc-auc": Metric(_ranking_loss(metrics.roc_auc_score), "ROC AUC", of_probabilities=True),
+    "accuracy": Metric(lambda y, p, _: 1 - metrics.accuracy_score(y, p), "accuracy"),
+    "balanced-accuracy": Metric(_balanced_error, "balanced accuracy"),
+    "r2": Metric(lambda y, p, _: float(np.mean((y - p) ** 2) / np.var(y)), "R²", task="regression"),
+    "rmse": Metric(lambda y, p, _: metrics.root_mean_squared_error(y, p), "root mean squared error", task="regression"),
+    "mae": Metric(lambda y, p, _: metrics.mean_absolute_error(y, p), "mean absolute error", task="regression"),
 }
 """Metrics of `--metric`."""
 
@@ -125,7 +130,7 @@ def importance(
 
 
 def row_cost(model: TableModel) -> int:
-    """Return the number of products of a prediction of one row: points of the model times columns."""
+    """Return the number of multiplications for the prediction of one row: points of the model times columns."""
     estimator = model.estimator
     members = getattr(estimator, "members_", [])
     if members:

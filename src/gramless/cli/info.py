@@ -12,10 +12,10 @@ from rich.markup import escape
 import gramless
 from gramless._core.files import atomic_write
 from gramless._core.memory import format_bytes, free_memory, parse_budget
+from gramless.cli.card import card_path, print_sections, sections
 from gramless.cli.errors import InputError, check_writable, require
 from gramless.cli.model import TableModel, load_any
-from gramless.cli.model_card import card_path, print_sections, sections
-from gramless.cli.table_files import checksum
+from gramless.cli.table_files import checksum, first_names
 from gramless.estimators.table import default_seconds
 from gramless.papers.experiments.environment import commit, hardware, versions
 from gramless.tables.members import part_size
@@ -70,7 +70,7 @@ def plan(n: int, d: int, classes: int) -> dict[str, Any]:
 
 
 def _facts(found: dict[str, Any]) -> list[list[str]]:
-    """Return names and values of the computer, and of the choices for a size of table."""
+    """Return the rows of the printed table: the computer, and the choices for the requested table size."""
     hardware = found["hardware"]
     rows = [
         ["processor", f"{hardware['cpu']}, {hardware['cores']} cores for this process"],
@@ -137,10 +137,8 @@ def export(model_path: Path, out: Path, console: Console) -> dict[str, Any]:
     found["inputs"] = {one.name: _kind(one) for one in graph.graph.input}
     found["outputs"] = {one.name: _kind(one) for one in graph.graph.output}
     for key in ("inputs", "outputs"):
-        tensors = list(found[key].items())
-        listed = ", ".join(f"{name} ({kind})" for name, kind in tensors[:12])
-        more = f" and {len(tensors) - 12} more" if len(tensors) > 12 else ""
-        console.print(f"{key}: {escape(listed + more)}")
+        tensors = [f"{name} ({kind})" for name, kind in found[key].items()]
+        console.print(f"{key}: {escape(first_names(tensors, 12))}")
     console.print(f"ONNX  [bold]{escape(str(out))}[/bold], {len(content):,} bytes")
     return found
 

@@ -37,7 +37,8 @@ _SAMPLE_SHARE = 8
 _COPIES = 4
 # Bytes of text from which the number of lines of a file is estimated.
 _PROBED_BYTES = 1 << 20
-# A text file with a smaller share of the budget fits in any case: compression shrinks text up to twenty times.
+# A text file is read as a whole if its size times this number is below the budget; compression shrinks text at most twenty
+# times.
 _SMALL_SHARE = 1000
 # Options of `gramless train` that need all rows in memory.
 _NEED_ALL_ROWS = ("cv", "groups", "order", "time", "loss")
@@ -87,11 +88,8 @@ class LargeTable:
             estimator.refit_batches(training_rows, n_rows=self.n_rows)
         except ValueError as reason:
             raise InputError(str(reason)) from reason
-        model.about |= {
-            "why": self.message,
-            "reductions": estimator.reductions_,
-            "fit_seconds": model.about["fit_seconds"] + estimator.timings_["fit"],
-        }
+        seconds = model.about["fit_seconds"] + estimator.timings_["fit"]
+        model.about.update(why=self.message, reductions=estimator.reductions_, fit_seconds=seconds)
         X_test, y_test = zip(*held_out, strict=True)
         return pd.concat(X_test, ignore_index=True), np.concatenate(y_test)
 

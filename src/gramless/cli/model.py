@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 import gramless
 from gramless.cli.errors import InputError, check_readable, is_pictures
 from gramless.cli.scores import Score, confusion, probability_scores, score
-from gramless.cli.table_files import BATCH_ROWS, batches, checksum
+from gramless.cli.table_files import BATCH_ROWS, batches, checksum, select_rows
 from gramless.estimators.novelty import NystromNovelty
 from gramless.tables.column_types import CellError, TableColumns, category_name
 
@@ -24,9 +24,21 @@ from gramless.tables.column_types import CellError, TableColumns, category_name
 _NOVELTY_ROWS = 10_000
 _FEWEST_ROWS = 40
 _FALSE_ALARMS = 0.01
-FAR = "far from all training rows"
-OUT_OF_RANGE = " out of range"
-UNSEEN = " unseen category"
+
+
+class Reason(NamedTuple):
+    """Reason why a row is unlike the training rows, and the column with the unusual value; "" for the row as a whole."""
+
+    column: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.column} {self.reason}".strip()
+
+
+FAR = Reason("", "far from all training rows")
+OUT_OF_RANGE = "out of range"
+UNSEEN = "unseen category"
 
 
 class Scored(NamedTuple):
@@ -68,8 +80,8 @@ def cell_errors(X: pd.DataFrame, origin: str) -> Iterator[None]:
 class SavedModel(BaseEstimator):
     """Base class of the models that `gramless train` saves."""
 
-    # Names of the input and of its elements in messages.
-    source, unit = "file", "rows"
+    # Names of the input and of its elements in messages, and number of elements in a batch.
+    source, unit, batch_size = "file", "rows", BATCH_ROWS
     task: str
     target: str | None
     about: dict[str, Any]
@@ -79,9 +91,21 @@ class SavedModel(BaseEstimator):
         """Fitted estimator or pipeline that predicts batches."""
         raise NotImplementedError
 
-    def read(self, data: Path, target: str | None, size: int | None = None) -> Iterator[Batch]:
-        """Yield the content of a file or folder in batches; `target` is None for inputs without targets."""
+    def read(self, data: Path, target: str | None, size: int | None) -> Iterator[Batch]:
+        """Yield the content of a file or folder in batches, or one batch if `size` is None; `target` may be None."""
         raise NotImplementedError
+
+    def read_labelled(self, data: Path, target: str | None, size: int | None) -> Iterator[tuple[Any, np.ndarray, int]]:
+        """Yield the rows with a target, their targets, and the number of the other rows of each batch."""
+        found = 0
+        for X, y, _ in self.read(data, target, size):
+            if y is None:
+                raise InputError(f"{data} has no target: name the column with --target")
+            known = np.flatnonzero(~pd.isna(y))
+            found += len(known)
+            yield select_rows(X, known), y[known], len(y) - len(known)
+        if not found:
+            raise InputError(f"{data} has no target in any row: nothing can be scored")
 
     def was_trained_on(self, data: Path) -> bool:
         """Return True if the model was trained on this file or folder."""
@@ -103,12 +127,12 @@ class SavedModel(BaseEstimator):
         wanted = self.about.get("probabilities", True)
         return self.task == "classification" and wanted and hasattr(self.predictor, "predict_proba")
 
-    def novelty_reasons(self, X: Any) -> list[list[str]]:
+    def novelty_reasons(self, X: Any) -> list[list[Reason]]:
         """Return, for each row, the reasons why it is unlike the training rows."""
         return self.unusual_values(X)
 
-    def unusual_values(self, X: Any) -> list[list[str]]:
-        """Return, for each row, the columns with values that training did not have, and the reasons."""
+    def unusual_values(self, X: Any) -> list[list[Reason]]:
+        """Return, for each row, the columns with values that did not occur in training, and the reasons."""
         return [[] for _ in range(X.shape[0])]
 
     def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> Scored:
@@ -164,6 +188,8 @@ class TableModel(SavedModel):
         Description of training and scores as JSON.
     novelty : NystromNovelty or None
         Detector of rows that are far from all training rows.
+    formats : dict of str or None
+        Formats of dates and numbers in files, by column, as in `TableColumns.formats_`.
     """
 
     def __init__(
@@ -174,6 +200,7 @@ class TableModel(SavedModel):
         task: str,
         about: dict[str, Any],
         novelty: NystromNovelty | None = None,
+        formats: dict[str, str] | None = None,
     ):
         self.pipeline = pipeline
         self.column_types = column_types
@@ -181,6 +208,7 @@ class TableModel(SavedModel):
         self.task = task
         self.about = about
         self.novelty = novelty
+        self.formats = formats or {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore attributes; files of version 0.1.0 have one list of names for each column type."""
@@ -188,6 +216,8 @@ class TableModel(SavedModel):
         if "column_types" not in state:
             lists = {kind: state.pop(name, None) or [] for name, kind in old.items()}
             state["column_types"] = {name: kind for kind, names in lists.items() for name in names}
+        if "formats" not in state:
+            state["formats"] = getattr(getattr(state["pipeline"][-1], "columns_", None), "formats_", {})
         super().__setstate__(state)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -223,11 +253,6 @@ class TableModel(SavedModel):
     def onnx_source(self) -> Pipeline:
         """Pipeline that `gramless.to_onnx` writes."""
         return self.pipeline
-
-    @property
-    def formats(self) -> dict[str, str]:
-        """Formats of dates and numbers in files, by column."""
-        return getattr(getattr(self.estimator, "columns_", None), "formats_", {})
 
     @property
     def estimator(self) -> Any:
@@ -312,30 +337,31 @@ class TableModel(SavedModel):
         detector: Any = getattr(self, "novelty", None)
         return None if detector is None else detector.predict(self.prepared(X)) < 0
 
-    def unusual_values(self, X: Any) -> list[list[str]]:
-        """Return, for each typed row, the columns with values that training did not have, and the reasons."""
-        if not self.column_types:
-            return super().unusual_values(X)
-        return [[f"{one['column']} {one['reason']}" for one in row] for row in UnusualValues(self)(X)]
+    def unusual_values(self, X: Any) -> list[list[Reason]]:
+        """Return, for each typed row, the columns with values that did not occur in training, and the reasons."""
+        return UnusualValues(self)(X) if self.column_types else super().unusual_values(X)
 
-    def novelty_reasons(self, X: Any) -> list[list[str]]:
+    def novelty_reasons(self, X: Any) -> list[list[Reason]]:
         """Return, for each typed row, the reasons why it is unlike the training rows."""
         found, far = self.unusual_values(X), self.novel(X)
         for row in [] if far is None else np.flatnonzero(far):
             found[row].append(FAR)
         return found
 
-    def read(self, data: Path, target: str | None, size: int | None = None) -> Iterator[Batch]:
+    def read(self, data: Path, target: str | None, size: int | None) -> Iterator[Batch]:
         """Yield batches of typed rows of a file together with the columns of the file."""
         if target in self.column_types:
             raise InputError(f"{target!r} is an input column of the model and cannot be the target")
-        first, first_column = 0, self.about.get("counts_from")
-        options: dict[str, Any] = {
-            "n_features": self.n_features,
-            "first_column": first_column,
-            "strings": self.string_columns(target),
-        }
-        for rows in batches(data, target, size=size or BATCH_ROWS, **options, held_out=True):
+        first = 0
+        for rows in batches(
+            data,
+            target,
+            size=size,
+            n_features=self.n_features,
+            first_column=self.about.get("counts_from"),
+            strings=self.string_columns(target),
+            held_out=True,
+        ):
             if not len(rows):
                 continue
             if isinstance(rows.X, pd.DataFrame):
@@ -400,23 +426,23 @@ class UnusualValues:
                 # `levels_` does not have rare categories, and records have only the most frequent ones of many.
                 self._levels[name] = self._levels.get(name, frozenset()) | frozenset(levels.tolist())
 
-    def __call__(self, columns: Any) -> list[list[dict[str, str]]]:
+    def __call__(self, columns: Any) -> list[list[Reason]]:
         """Return, for each row of typed columns, the column names and the reasons of its unusual values."""
-        found: list[list[dict[str, str]]] | None = None
+        found: list[list[Reason]] | None = None
         for name in columns:
             values = np.asarray(columns[name])
             found = [[] for _ in values] if found is None else found
             if name in self._ranges:
                 low, high = self._ranges[name]
-                rows, reason = np.flatnonzero((values < low) | (values > high)).tolist(), "out of range"
+                rows, reason = np.flatnonzero((values < low) | (values > high)).tolist(), OUT_OF_RANGE
             elif name in self._levels:
                 known = self._levels[name]
                 rows = [row for row, value in enumerate(values) if value == value and value not in known]
-                reason = "unseen category"
+                reason = UNSEEN
             else:
                 continue
             for row in rows:
-                found[row].append({"column": name, "reason": reason})
+                found[row].append(Reason(name, reason))
         return found or []
 
 

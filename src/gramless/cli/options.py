@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from gramless.cli.errors import InputError, check_coverage, check_readable, check_writable
+from gramless.cli.errors import InputError, check_readable, check_share, check_writable
 
 
 def existing_file(given: Any) -> Path:
@@ -108,35 +108,26 @@ class TrainSettings:
         str, choice("preset", "Amount of search: default, or fast (a fifth of the time budget).", "default", "fast")
     ] = "default"
     task: Annotated[
-        str,
-        choice("task", "Kind of target: auto, classification or regression.", "auto", "classification", "regression"),
+        str, choice("task", "Kind of target: auto, classification or regression.", "auto", "classification", "regression")
     ] = "auto"
     proba: Annotated[
         bool | None,
         typer.Option(
             "--proba/--no-proba",
-            help="Fit calibrated probabilities for `predict --proba`; the default except for svm, for which they take five "
-            "additional fits.",
+            help="Fit calibrated probabilities; the default except for svm, for which they take five additional fits.",
             show_default=False,
         ),
     ] = None
     test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2
-    test: Annotated[
-        Path | None, typer.Option(help="Compute scores on the rows of this file, and train on all rows of DATA.")
-    ] = None
+    test: Annotated[Path | None, typer.Option(help="Score on the rows of this file, and train on all rows of DATA.")] = None
     cv: Annotated[
-        int | None,
-        typer.Option(help="Compute scores by cross-validation with this number of folds, and train on all rows.", min=2),
+        int | None, typer.Option(help="Score by cross-validation with this many folds; train on all rows.", min=2)
     ] = None
     weights: Annotated[str | None, typer.Option(help="Column with the weights of the rows.")] = None
     groups: Annotated[str | None, typer.Option(help="Column of group labels; rows of a group are held out together.")] = None
-    order: Annotated[
-        str | None, typer.Option(help="Column that orders the rows, such as a date; the last rows are held out.")
-    ] = None
-    columns: Annotated[list[str] | None, typer.Option(help="Use only these columns as inputs: a,b,c; can be repeated.")] = (
-        None
-    )
-    drop: Annotated[list[str] | None, typer.Option(help="Do not use these columns as inputs.")] = None
+    order: Annotated[str | None, typer.Option(help="Column, such as a date, whose last rows are held out.")] = None
+    columns: Annotated[list[str] | None, typer.Option(help="Columns to use, such as a,b,c; can be repeated.")] = None
+    drop: Annotated[list[str] | None, typer.Option(help="Columns not to use, such as a,b,c; can be repeated.")] = None
     class_weight: Annotated[
         str | None, typer.Option(help="balanced (inverse class frequencies), or weights such as yes=5,no=1.")
     ] = None
@@ -149,10 +140,7 @@ class TrainSettings:
         ),
     ] = None
     interval: Annotated[
-        float | None,
-        typer.Option(
-            help="Measure prediction intervals (for classes, sets) of this coverage, such as 0.9, on held-out rows."
-        ),
+        float | None, typer.Option(help="Measure prediction intervals (for classes, sets) of this coverage, such as 0.9.")
     ] = None
     loss: Annotated[
         str,
@@ -172,30 +160,24 @@ class TrainSettings:
         ),
     ] = None
     importance: Annotated[
-        bool,
-        typer.Option("--importance/--no-importance", help="Measure the importance of columns after the model is saved."),
+        bool, typer.Option("--importance/--no-importance", help="Measure the importance of columns after saving the model.")
     ] = True
     refit: Annotated[
-        bool,
-        typer.Option("--refit/--no-refit", help="Fit the saved model to all rows after it was scored on held-out rows."),
+        bool, typer.Option("--refit/--no-refit", help="Fit the saved model to all rows after scoring it on held-out rows.")
     ] = True
     report: Annotated[
-        bool,
-        typer.Option("--report", help="Also write an HTML report next to the model: importance, dependence, calibration."),
+        bool, typer.Option("--report", help="Also write an HTML report: importance, dependence, calibration.")
     ] = False
-    seed: Annotated[
-        int, typer.Option(help="Seed of the held-out rows and of all other random choices.", min=0, max=2**32 - 1)
-    ] = 0
+    seed: Annotated[int, typer.Option(help="Seed of the held-out rows and the fit.", min=0, max=2**32 - 1)] = 0
     device: Device = None
     memory_budget: Annotated[
-        str | None, typer.Option("--memory", "--memory-budget", help="Largest memory of the fit, such as 4GB.")
+        str | None, typer.Option("--memory", "--memory-budget", help="Largest memory, such as 4GB.")
     ] = None
 
     def check(self) -> None:
         """Raise `InputError` for files that cannot be used and options that contradict each other."""
-        if not 0 < self.test_size < 1:
-            raise InputError(f"the held-out share must lie between 0 and 1, not {self.test_size}")
-        check_coverage("--interval", self.interval)
+        check_share("--test-size", self.test_size)
+        check_share("--interval", self.interval)
         if self.interval is not None and self.cv is not None:
             raise InputError("--interval is measured on held-out rows, which --cv does not have: leave out --cv")
         if self.test is not None and self.cv is not None:
@@ -228,12 +210,8 @@ class PredictSettings:
         typer.Argument(help="Table (may have further columns), - for standard input, a picture, or a folder of pictures."),
     ]
     proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of each class.")] = False
-    interval: Annotated[
-        float | None, typer.Option(help="Also write prediction intervals of this coverage, such as 0.9.")
-    ] = None
-    classes: Annotated[
-        float | None, typer.Option("--set", help="Also write sets of classes of this coverage, such as 0.9.")
-    ] = None
+    interval: Annotated[float | None, typer.Option(help="Also write intervals of this coverage, such as 0.9.")] = None
+    classes: Annotated[float | None, typer.Option("--set", help="Also write sets of classes of this coverage.")] = None
     out: Annotated[
         Path | None,
         typer.Option(
@@ -244,8 +222,7 @@ class PredictSettings:
         ),
     ] = None
     novelty: Annotated[
-        bool,
-        typer.Option("--novelty", help="Also write why a row is unlike the training rows: out of range, unseen, far away."),
+        bool, typer.Option("--novelty", help="Also write why a row is unlike the training rows: out of range, unseen, far.")
     ] = False
     keep: Annotated[bool, typer.Option("--keep", help="Also write the columns of the input.")] = False
 
@@ -274,12 +251,8 @@ class ReproduceSettings:
     only: Annotated[str | None, typer.Option(help="Run only the experiment with this name.")] = None
     where: Annotated[list[str] | None, typer.Option(help="Run only the settings with name=value; can be repeated.")] = None
     seed: Annotated[int | None, typer.Option(help="Run only this seed.", min=0)] = None
-    claim: Annotated[
-        str | None, typer.Option(help="Run what the claim with this name needs, and print the verdict on it.")
-    ] = None
-    show: Annotated[bool, typer.Option("--list", help="List the experiments and their settings without running them.")] = (
-        False
-    )
+    claim: Annotated[str | None, typer.Option(help="Run what this claim needs, and print the verdict on it.")] = None
+    show: Annotated[bool, typer.Option("--list", help="List the experiments and their settings; run nothing.")] = False
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier results in the folder.")] = False
 
 

@@ -25,22 +25,21 @@ import gramless
 from gramless import ImageClassifier
 from gramless._core.threads import slices
 from gramless._version import __version__
+from gramless.cli.card import print_sections, score_sections
 from gramless.cli.display import StepDisplay
 from gramless.cli.errors import PICTURE_EXTENSIONS, InputError
 from gramless.cli.model import Batch, SavedModel
-from gramless.cli.model_card import print_sections, score_sections
 from gramless.cli.options import TrainSettings
-from gramless.cli.splits import hold_out
+from gramless.cli.training_table import hold_out
 
 LONGEST_SIDE = 64
 _GREY = ("1", "L", "I", "I;16", "F", "LA")
-BATCH_PICTURES = 1000
 
 
 class PictureModel(SavedModel):
     """Fitted image classifier with the width and height of its images; `about` describes the training in plain JSON."""
 
-    source, unit = "folder", "pictures"
+    source, unit, batch_size = "folder", "pictures", 1000
     task = "classification"
     target = "name of the subfolder"
 
@@ -61,7 +60,7 @@ class PictureModel(SavedModel):
         codes = self.classifier.estimator_.calibration_codes_
         return np.bincount(codes, minlength=len(self.classes_)) / len(codes)
 
-    def read(self, data: Path, target: str | None, size: int | None = None) -> Iterator[Batch]:
+    def read(self, data: Path, target: str | None, size: int | None) -> Iterator[Batch]:
         """Yield batches of the readable pictures, resized and converted as in training, and their paths."""
         if target is not None:
             paths, labels = _labelled(data, at_least=1)
@@ -69,7 +68,7 @@ class PictureModel(SavedModel):
             paths, labels = _pictures(data) if os.path.isdir(data) else [data], []
         if not paths:
             raise InputError(f"{data} has no pictures; known file extensions are {', '.join(PICTURE_EXTENSIONS)}")
-        for part in slices(len(paths), size or BATCH_PICTURES):
+        for part in slices(len(paths), size or len(paths)):
             kept, images = _images(paths[part], (self.size[0], self.size[1]), self.grey)
             if len(kept):
                 chosen = [part.start + number for number in kept]

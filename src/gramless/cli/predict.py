@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from gramless._core.files import atomic_write
+from gramless.cli.card import print_sections, score_sections
 from gramless.cli.display import Heartbeat, StepDisplay
-from gramless.cli.errors import InputError, check_coverage, check_writable, is_pictures, is_stream, require
-from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, load_model
-from gramless.cli.model_card import print_sections, score_sections
+from gramless.cli.errors import InputError, check_share, check_writable, is_pictures, is_stream, require
+from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, Reason, load_model
 from gramless.cli.options import PredictSettings
-from gramless.cli.table_files import output_format, quoted_names, select_rows, standard_input
+from gramless.cli.table_files import first_names, output_format, standard_input
 
 # Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
 _NOVEL_SHARE = 0.02
@@ -41,15 +41,15 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
     if settings.proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
         raise InputError(f"{settings.model} has no probabilities: {why}")
-    check_coverage("--interval", settings.interval)
-    check_coverage("--set", settings.classes)
+    check_share("--interval", settings.interval)
+    check_share("--set", settings.classes)
     if settings.interval is not None and model.task != "regression":
         raise InputError("the model predicts classes, and intervals are only for quantities: use --set")
     if settings.classes is not None and model.task != "classification":
         raise InputError("the model predicts a quantity, and sets are only for classes: use --interval")
-    total, unlike, heartbeat = 0, Counter[str](), Heartbeat(console)
+    total, unlike, heartbeat = 0, Counter[Reason](), Heartbeat(console)
     with standard_input(settings.data) as source:
-        pieces = model.read(source, None, batch_rows)
+        pieces = model.read(source, None, batch_rows or model.batch_size)
         first = next(pieces)  # input errors are raised before the output is opened
         with rows_written(out) as write:
             for X, _, shown in chain([first], pieces):
@@ -65,7 +65,7 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
                     columns["set"] = [";".join(map(str, model.classes_[members])) for members in sets]
                 reasons = model.novelty_reasons(X)
                 if settings.novelty:
-                    columns["novelty"] = ["; ".join(row) for row in reasons]
+                    columns["novelty"] = ["; ".join(map(str, row)) for row in reasons]
                 write(_beside(shown, columns, source) if settings.keep or of_pictures else pd.DataFrame(columns), numbers)
                 total += len(reasons)
                 unlike.update(chain.from_iterable(reasons))
@@ -73,16 +73,22 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
     unseen = _warn_unseen(console, unlike)
     if out is not None:
         console.print(f"Predictions of {total:,} {model.unit}  [bold]{escape(str(out))}[/bold]")
-    outside = [
-        f"{reason.removesuffix(OUT_OF_RANGE)} ({count:,})" for reason, count in unlike.items() if OUT_OF_RANGE in reason
-    ]
+    outside = [f"{one.column} ({count:,})" for one, count in unlike.items() if one.reason == OUT_OF_RANGE]
     if outside:
-        listed = escape(quoted_names(outside).replace("'", ""))
+        listed = escape(first_names(outside, 20))
         console.print(f"[dim]Values outside of the training range: {listed}; --novelty shows the rows[/dim]")
     if unlike[FAR] > _NOVEL_SHARE * total:
-        console.print(f"[yellow]{unlike[FAR]:,} of {total:,} rows are {FAR}[/yellow]: their predictions are unreliable")
+        console.print(
+            f"[yellow]{unlike[FAR]:,} of {total:,} rows are {FAR.reason}[/yellow]: their predictions are unreliable"
+        )
     written_to = None if out is None else str(out)
-    return {"rows": total, "out": written_to, "unseen": unseen, "novel": unlike[FAR], "reasons": dict(+unlike)}
+    return {
+        "rows": total,
+        "out": written_to,
+        "unseen": unseen,
+        "novel": unlike[FAR],
+        "reasons": {str(one): count for one, count in unlike.items()},
+    }
 
 
 def _beside(shown: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
@@ -101,27 +107,20 @@ def evaluate(
     """Print and return the scores of a saved model on a file with targets, or on a folder of labelled pictures."""
     model = load_model(model_path, data)
     target = target if target is not None else model.target
-    unlike, left_out, unit = Counter[str](), 0, model.unit
+    unlike, found, left_out, unit = Counter[Reason](), 0, 0, model.unit
 
-    def known_targets(source: Path) -> Iterator[tuple[Any, np.ndarray]]:
-        nonlocal left_out
-        found = 0
-        for X, y, _ in model.read(source, target, batch_rows):
-            unlike.update(chain.from_iterable(model.unusual_values(X)))
-            if y is None:
-                raise InputError(f"{data} has no target: name the column with --target")
-            kept = np.flatnonzero(~pd.isna(y))
-            left_out += len(y) - len(kept)
-            found += len(kept)
-            if len(kept):
-                yield select_rows(X, kept), y[kept]
-            notify(f"{found:,} {unit} scored")
-        if not found:
-            raise InputError(f"{data} has no target in any row: nothing can be scored")
+    def rows_with_targets(source: Path) -> Iterator[tuple[Any, np.ndarray]]:
+        nonlocal found, left_out
+        for X, y, without in model.read_labelled(source, target, batch_rows or model.batch_size):
+            found, left_out = found + len(y), left_out + without
+            notify(f"scoring {found:,} {unit}")
+            if len(y):
+                unlike.update(chain.from_iterable(model.unusual_values(X)))
+                yield X, y
 
     with StepDisplay(console) as notify, standard_input(data) as source:
         trained_on = model.was_trained_on(source)
-        scored = model.scored(known_targets(source))
+        scored = model.scored(rows_with_targets(source))
     _warn_unseen(console, unlike)
     if trained_on:
         console.print(
@@ -135,8 +134,8 @@ def evaluate(
         console.print(f"[yellow]{unknown}[/yellow]: they count as errors")
     scores = [one.as_json() for one in scored.scores]
     print_sections(console, score_sections(scores, scored.confusion, f"{scored.rows:,} {unit} of {data.name}"))
-    found = {"rows": scored.rows, "scores": scores, "trained_on_this_file": trained_on}
-    return found if scored.confusion is None else {**found, "confusion": scored.confusion}
+    result = {"rows": scored.rows, "scores": scores, "trained_on_this_file": trained_on}
+    return result if scored.confusion is None else {**result, "confusion": scored.confusion}
 
 
 Write = Callable[[pd.DataFrame, list[str]], Any]
@@ -218,9 +217,9 @@ def written(out: Path | None) -> Iterator[TextIO]:
         yield file
 
 
-def _warn_unseen(console: Console, unlike: Counter[str]) -> dict[str, int]:
+def _warn_unseen(console: Console, unlike: Counter[Reason]) -> dict[str, int]:
     """Print and return the number of values of each category that did not occur in training."""
-    unseen = {reason.removesuffix(UNSEEN): count for reason, count in unlike.items() if reason.endswith(UNSEEN)}
+    unseen = {one.column: count for one, count in unlike.items() if one.reason == UNSEEN}
     for name, count in unseen.items():
         console.print(
             f"[yellow]{count:,} values of {escape(name)} did not occur in training[/yellow]; they are treated as unknown"

@@ -17,6 +17,7 @@ from sklearn.metrics import average_precision_score, confusion_matrix
 RESAMPLINGS = 1000
 MOST_DRAWN = 5_000_000  # bootstrap samples per batch times number of rows; about 40 MB
 MOST_SHOWN = 20  # classes of a confusion matrix
+QUANTITY_METRICS = ("R²", "root mean squared error", "mean absolute error")
 LEVEL = 0.95
 Z = float(stats.norm.ppf((1 + LEVEL) / 2))
 
@@ -81,8 +82,8 @@ def _class_scores(y: np.ndarray, predicted: np.ndarray, guess: Any) -> list[Scor
     ]
 
 
-def log_loss(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np.ndarray) -> Score:
-    """Return the log loss of probabilities `chances` for the sorted `classes`.
+def log_loss(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shares: np.ndarray) -> Score:
+    """Return the log loss of `probabilities` for the sorted `classes`.
 
     The constant prediction is the `shares` of the classes in training. A class that is not in `classes` has probability 0,
     which is replaced by the machine epsilon.
@@ -93,13 +94,13 @@ def log_loss(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np
     def losses(given: np.ndarray) -> np.ndarray:
         return -np.log(np.where(known, given, 0.0).clip(np.finfo(np.float64).eps, 1.0))
 
-    ours = losses(np.take_along_axis(chances, place[:, None], axis=1)[:, 0])
+    ours = losses(np.take_along_axis(probabilities, place[:, None], axis=1)[:, 0])
     mean = float(ours.mean())
     half = Z * float(stats.sem(ours, ddof=min(1, len(y) - 1)))
     return Score("log loss", mean, max(mean - half, 0.0), mean + half, float(losses(shares[place]).mean()))
 
 
-def roc_auc(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
+def roc_auc(y: np.ndarray, positive: Any, probabilities: np.ndarray) -> Score | None:
     """Return the area under the ROC curve, or None if one of the classes is missing.
 
     The interval is that of DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated receiver
@@ -109,25 +110,30 @@ def roc_auc(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
     m, n = int(is_positive.sum()), int((~is_positive).sum())
     if m == 0 or n == 0:
         return None
-    ranks = stats.rankdata(chances)
-    above = (ranks[is_positive] - stats.rankdata(chances[is_positive])) / n
-    below = 1 - (ranks[~is_positive] - stats.rankdata(chances[~is_positive])) / m
+    ranks = stats.rankdata(probabilities)
+    above = (ranks[is_positive] - stats.rankdata(probabilities[is_positive])) / n
+    below = 1 - (ranks[~is_positive] - stats.rankdata(probabilities[~is_positive])) / m
     area = float(above.mean())
     spread = float(np.sqrt(sum(part.var(ddof=1) / len(part) for part in (above, below) if len(part) > 1)))
     return Score("ROC AUC", area, max(area - Z * spread, 0.0), min(area + Z * spread, 1.0), 0.5)
 
 
-def probability_scores(y: np.ndarray, classes: np.ndarray, chances: np.ndarray, shares: np.ndarray) -> list[Score]:
-    """Return the metrics of probabilities `chances`, whose columns are `classes`; `shares` are those of training."""
+def probability_scores(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shares: np.ndarray) -> list[Score]:
+    """Return the metrics of `probabilities`, whose columns are `classes`; `shares` are those of the training rows."""
     order = np.argsort(classes)  # strings of numbers are sorted differently from the numbers
-    scores: list[Score | None] = [log_loss(y, classes[order], chances[:, order], shares[order])]
+    scores: list[Score | None] = [log_loss(y, classes[order], probabilities[:, order], shares[order])]
     if len(classes) == 2:
-        rare = 0 if shares[0] < shares[1] else 1
-        scores += [roc_auc(y, classes[1], chances[:, 1]), average_precision(y, classes[rare], chances[:, rare])]
+        rare = rare_class(shares)
+        scores += [roc_auc(y, classes[1], probabilities[:, 1]), average_precision(y, classes[rare], probabilities[:, rare])]
     return [one for one in scores if one is not None]
 
 
-def average_precision(y: np.ndarray, positive: Any, chances: np.ndarray) -> Score | None:
+def rare_class(shares: np.ndarray) -> int:
+    """Return the index of the class of two with the smaller share; the second one if the shares are equal."""
+    return 0 if shares[0] < shares[1] else 1
+
+
+def average_precision(y: np.ndarray, positive: Any, probabilities: np.ndarray) -> Score | None:
     """Return the area under the precision-recall curve of the rarer class, or None if it is missing.
 
     The interval is the logit interval of Boyd, Eng and Page, "Area under the precision-recall curve: point estimates and
@@ -137,7 +143,7 @@ def average_precision(y: np.ndarray, positive: Any, chances: np.ndarray) -> Scor
     m = int(is_positive.sum())
     if m in (0, len(y)):
         return None
-    area = float(average_precision_score(is_positive, chances))
+    area = float(average_precision_score(is_positive, probabilities))
     inside = min(max(area, 0.5 / m), 1 - 0.5 / m) if m > 1 else 0.5
     middle, half = np.log(inside / (1 - inside)), Z / np.sqrt(m * inside * (1 - inside))
     low, high = 1 / (1 + np.exp(-middle + half)), 1 / (1 + np.exp(-middle - half))
@@ -204,9 +210,6 @@ def _quantity_scores(y: np.ndarray, predicted: np.ndarray, guess: float, rng: np
         low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(found) else (np.nan, np.nan)
         scores.append(Score(name, float(value), float(low), float(high), float(baseline)))
     return scores
-
-
-QUANTITY_METRICS = ("R²", "root mean squared error", "mean absolute error")
 
 
 def _quantity_metrics(y: np.ndarray, predicted: np.ndarray, axis: int = -1) -> np.ndarray:

@@ -56,7 +56,8 @@ class TableScorer:
         model = self._model
         columns = {name: table[name] for name in self._names}
         rows: Any = pd.DataFrame(columns, copy=False) if self._encoder is None else self._encoder.encode(ArrayFrame(columns))
-        flags: dict[str, Any] = {"novel": self._novel(rows), "unusual": self._unusual(columns)}
+        unusual = [[reason._asdict() for reason in row] for row in self._unusual(columns)]
+        flags: dict[str, Any] = {"novel": self._novel(rows), "unusual": unusual}
         if self._has_probabilities:
             probabilities = self._predictor.predict_proba(rows)
             return Scores(model.classes_[probabilities.argmax(axis=1)], probabilities, **flags)
@@ -126,8 +127,10 @@ def load_scorer(path: Path) -> Scorer:
     if isinstance(model, TableClassifier | TableRegressor):  # saved in Python
         check_is_fitted(model, "columns_")
         task = "classification" if isinstance(model, TableClassifier) else "regression"
-        about = {"estimator": type(model).__name__}
-        model = TableModel(Pipeline([("model", model)]), model.columns_.type_of, None, task, about)
+        about, columns = {"estimator": type(model).__name__}, model.columns_
+        model = TableModel(
+            Pipeline([("model", model)]), columns.type_of, None, task, about, formats=getattr(columns, "formats_", {})
+        )
     if isinstance(model, TableModel) and not model.column_types:
         raise InputError(f"{path} was trained on sparse data, whose columns have no names: it cannot be served")
     scorer: Scorer = TableScorer(model) if isinstance(model, TableModel) else ArrayScorer(model, str(path))

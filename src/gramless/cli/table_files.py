@@ -55,7 +55,7 @@ OUTPUT_FORMATS = ("csv", "parquet", "excel", "jsonl")
 _SIGNATURES = {b"PAR1": ".parquet", b"PK\x03\x04": ".xlsx", b"ARRO": ".feather"}
 # Rows per batch: tens of megabytes for a hundred columns.
 BATCH_ROWS = 20_000
-# Number of dense vectors of the length of a sparse row that the preprocessing allocates; counted.
+# Number of dense vectors of the length of a sparse row that the preprocessing allocates, counted in the code.
 _DENSE_VECTORS = 4
 
 
@@ -273,10 +273,15 @@ def select_rows(X: Any, rows: Any) -> Any:
     return X.iloc[rows] if isinstance(X, pd.DataFrame) else X[rows]
 
 
-def quoted_names(names: Any, most: int = 20) -> str:
-    """Return at most `most` names in quotes for a message, and the number of other names."""
-    quoted = [repr(str(name)) for name in names]
-    return ", ".join(quoted[:most]) + (f" and {len(quoted) - most} more" if len(quoted) > most else "")
+def first_names(names: Any, most: int) -> str:
+    """Return at most `most` names for a message, and the number of other names."""
+    listed = list(map(str, names))
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def quoted_names(names: Any) -> str:
+    """Return at most 20 names in quotes for a message, and the number of other names."""
+    return first_names([repr(str(name)) for name in names], 20)
 
 
 def checksum(path: Path) -> str:

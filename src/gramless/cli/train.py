@@ -9,24 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from rich.console import Console
 from rich.markup import escape
 
 import gramless
-from gramless.cli.card import write_card
+from gramless.cli.card import card_path, describe_inputs, print_sections, sections, write_card, write_report
 from gramless.cli.display import StepDisplay
 from gramless.cli.errors import InputError
 from gramless.cli.fitting import Notify, fit_model, refitted
 from gramless.cli.importance import METRICS, TUNING, importance
 from gramless.cli.large_tables import large_table
-from gramless.cli.model import TableModel, typed_frame
-from gramless.cli.model_card import card_path, describe_inputs, print_sections, sections, write_model_card
+from gramless.cli.model import Scored, TableModel
 from gramless.cli.options import TrainSettings
 from gramless.cli.scores import Score, error_bound, verdict
-from gramless.cli.splits import folds, hold_out
-from gramless.cli.table_files import batches, select_rows, standard_input
-from gramless.cli.training_table import TrainingTable, read_training_table
+from gramless.cli.table_files import standard_input
+from gramless.cli.training_table import TrainingTable, folds, hold_out, read_training_table
 from gramless.estimators.table import default_seconds
 
 # Number of columns whose permutation importance is printed.
@@ -48,76 +45,61 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
     with StepDisplay(console) as notify, large_table(settings, notify) as large:
         notify(f"reading {settings.data}")
         settings = settings if large is None else large.settings
-        table = read_training_table(
-            *(settings.data if large is None else large.sample, settings.target, settings.task),
-            roles={"weights": settings.weights, "groups": settings.groups, "order": settings.order},
-            selected=settings.columns or [],
-            dropped=settings.drop or [],
-        )
+        table = read_training_table(settings.data if large is None else large.sample, settings)
         for note in [*([] if large is None else [large.message]), *table.notes]:
             console.print(f"[dim]{escape(note)}[/dim]")
         settings = _checked_against(settings, table, console)
-        clock = _TimeBudget(settings, began)
+        clock = _TimeBudget(settings, began, len(table.y))
         all_rows = np.arange(len(table.y))
         if settings.test is not None or settings.cv is not None or large is not None:
             rows = test_rows = all_rows
         else:
             rows, test_rows = hold_out(table.y, table.roles, table.task, settings.test_size, settings.seed)
-        fold_scores, fold = _fold_scores(table, settings, clock, notify) if settings.cv is not None else (None, None)
-        scored = fit_model(table, rows, settings, notify, clock.of_fit())
+        in_folds = None if settings.cv is None else _evaluated_in_folds(table, settings, clock, notify)
+        scored = fit_model(table.take(rows), settings, notify, clock.of_fit())
         if large is not None:
             X_test, y_test = large.fit(scored, table, notify)
         notify("scoring")
         if settings.test is not None:
-            X_test, y_test = _read_test_rows(settings.test, settings.target, table)
-        elif large is None:
-            X_test, y_test = select_rows(table.X, test_rows), table.y[test_rows]
-        found = scored.scored([(X_test, y_test)], settings.seed)
-        scores = _first_by_metric(found.scores if fold_scores is None else fold_scores, settings.metric)
-        scored.about |= _measured(scored, X_test, y_test, scores, settings)
-        if found.confusion is not None and settings.cv is None:
+            [(X_test, y_test, _)] = scored.read_labelled(settings.test, settings.target, None)
+        elif large is None and in_folds is None:
+            held_out = table.take(test_rows)
+            X_test, y_test = held_out.X, held_out.y
+        if in_folds is None:
+            tested, found = scored, scored.scored([(X_test, y_test)], settings.seed)
+        else:
+            tested, X_test, y_test, found = in_folds
+        scores = found.scores
+        if settings.metric is not None:
+            first = METRICS[settings.metric].score_name
+            scores.sort(key=lambda one: not one.metric.startswith(first))  # stable
+        scored.about.update(_measured(scored, X_test, y_test, scores, settings))
+        if found.confusion is not None:
             scored.about["confusion"] = found.confusion
         n_rows = len(rows) if large is None else large.n_rows
-        scored.about["rows"] = {"train": n_rows, "held_out": len(y_test), "saved": n_rows}
+        scored.about["rows"] = {"train": n_rows, "held_out": found.rows, "saved": n_rows}
         model = scored
         if len(rows) < len(all_rows) and settings.refit and clock.allows_refit(scored):
             model = refitted(scored, table, settings, notify)
             model.about["rows"] = scored.about["rows"] | {"saved": len(all_rows)}
-        rows = all_rows if model is not scored else rows
-        model.about["inputs"] = [] if table.is_sparse else describe_inputs(select_rows(table.X, rows), model.column_types)
-        model.learn_novelty(select_rows(table.X, rows), settings.seed)
-        if fold is not None:  # importance and report need rows that the model was not fitted to
-            scored, X_test, y_test = fold
+        X_saved = table.take(all_rows if model is not scored else rows).X
+        model.about["inputs"] = [] if table.is_sparse else describe_inputs(X_saved, model.column_types)
+        model.learn_novelty(X_saved, settings.seed)
         notify(f"saving {settings.out}")
         _save(model, settings.out)
     _print_summary(console, model, scores, settings.out)
     if not table.is_sparse and settings.importance:
-        model.about |= {"importance_metric": settings.metric or _default_metric(scored), "importance": {}}
-        if time.perf_counter() < clock.deadline:
-            with StepDisplay(console) as notify:
-                model.about["importance"] = importance(
-                    scored,
-                    X_test,
-                    scored.parse_targets(y_test),
-                    metric=model.about["importance_metric"],
-                    seconds=clock.of_importance(len(all_rows)),
-                    seed=settings.seed,
-                    notify=notify,
-                    deadline=clock.deadline,
-                )
-                _save(model, settings.out)
-        _print_importance(console, model)
+        _add_importance(model, tested, (X_test, y_test), settings, clock, console)
     if settings.report:
-        scored.about = model.about
         report = settings.out.with_suffix(".html")
-        write_card(scored, X_test, y_test, report, settings.seed)
+        write_report(model, tested, X_test, y_test, report, settings.seed)
         console.print(f"Report [bold]{escape(str(report))}[/bold]")
     return model
 
 
 def _save(model: TableModel, out: Path) -> None:
     gramless.save(model, out)
-    write_model_card(model, out)
+    write_card(model, out)
 
 
 class _TimeBudget:
@@ -128,14 +110,14 @@ class _TimeBudget:
     # Share of the total for the novelty detector, for saving and for the end of the process.
     RESERVE = 0.1
 
-    def __init__(self, settings: TrainSettings, began: float):
-        self.total = settings.time
+    def __init__(self, settings: TrainSettings, began: float, n_rows: int):
+        self.total, self.n_rows = settings.time, n_rows
         self.end = np.inf if settings.time is None else began + settings.time
         self.fits = 1 if settings.cv is None else settings.cv + 1
 
     @property
     def deadline(self) -> float:
-        """Time of `time.perf_counter` after which nothing is begun that can be left out."""
+        """Time of `time.perf_counter` after which no optional step begins."""
         return self.end - self.RESERVE * (self.total or 0.0)
 
     def of_fit(self) -> float | None:
@@ -148,10 +130,10 @@ class _TimeBudget:
         """Return True if a fit to all rows, which takes less than two fits to the training rows, ends in time."""
         return time.perf_counter() + 2 * model.about["fit_seconds"] < self.deadline
 
-    def of_importance(self, n: int) -> float:
-        """Return the seconds for the importance of columns of a table of n rows."""
+    def of_importance(self) -> float:
+        """Return the seconds for the importance of columns."""
         if self.total is None:
-            return TUNING.default_share * default_seconds(n)
+            return TUNING.default_share * default_seconds(self.n_rows)
         return TUNING.share * self.total
 
 
@@ -167,7 +149,7 @@ def _checked_against(settings: TrainSettings, table: TrainingTable, console: Con
         raise InputError("--loss is for quantities in tables with named columns: leave it out")
     if table.task != "classification" and settings.class_weight is not None:
         raise InputError("a quantity has no classes: leave out --class-weight")
-    if settings.metric is not None and (settings.metric in ("r2", "rmse", "mae")) != (table.task == "regression"):
+    if settings.metric is not None and METRICS[settings.metric].task != table.task:
         raise InputError(f"--metric {settings.metric} is not for {table.task}")
     if settings.metric is not None and METRICS[settings.metric].of_probabilities and settings.proba is False:
         raise InputError(f"--metric {settings.metric} needs probabilities: leave out --no-proba")
@@ -177,33 +159,17 @@ def _checked_against(settings: TrainSettings, table: TrainingTable, console: Con
     return settings
 
 
-def _read_test_rows(path: Path, target: str | None, table: TrainingTable) -> tuple[Any, np.ndarray]:
-    """Return typed rows and targets of the file that `--test` names."""
-    columns = table.columns
-    strings = [] if columns is None else [name for name, kind in columns.type_of.items() if kind == "category"]
-    strings += [] if columns is None else [name for name, form in columns.formats_.items() if form == "decimal comma"]
-    rows = next(batches(path, target, size=None, strings=strings, held_out=True))
-    if rows.y is None:
-        raise InputError(f"{path} has no target: it needs the column {target!r}")
-    known = np.flatnonzero(~pd.isna(rows.y))
-    if len(known) == 0:
-        raise InputError(f"{path} has no target in any row: nothing can be scored")
-    X = rows.X if columns is None else typed_frame(rows.X, columns, str(path))
-    return select_rows(X, known), rows.y[known]
-
-
-def _fold_scores(
+def _evaluated_in_folds(
     table: TrainingTable, settings: TrainSettings, clock: _TimeBudget, notify: Notify
-) -> tuple[list[Score], tuple[TableModel, Any, np.ndarray]]:
-    """Return mean scores of the folds with intervals from their standard deviation, and model and rows of the last fold."""
+) -> tuple[TableModel, Any, np.ndarray, Scored]:
+    """Return model, rows and targets of the last fold, and the mean scores, with intervals from their standard deviation."""
     cv = settings.cv or 2
     each: list[list[Score]] = []
     seconds = clock.of_fit()
     for number, (rows, test_rows) in enumerate(folds(table.y, table.roles, table.task, cv, settings.seed)):
-        model = fit_model(table, rows, settings, notify, seconds)
+        model, test = fit_model(table.take(rows), settings, notify, seconds), table.take(test_rows)
         notify(f"scoring fold {number + 1} of {cv}")
-        last = model, select_rows(table.X, test_rows), table.y[test_rows]
-        each.append(model.scored([last[1:]], settings.seed).scores)
+        each.append(model.scored([(test.X, test.y)], settings.seed).scores)
     merged = []
     for same in zip(*each, strict=True):
         values = np.array([one.value for one in same])
@@ -211,7 +177,7 @@ def _fold_scores(
         baseline = float(np.mean([one.baseline for one in same]))
         mean = float(values.mean())
         merged.append(replace(same[0], value=mean, low=mean - margin, high=mean + margin, baseline=baseline))
-    return merged, last
+    return model, test.X, test.y, Scored(len(table.y), merged)
 
 
 def _measured(model: TableModel, X: Any, y: np.ndarray, scores: list[Score], settings: TrainSettings) -> dict[str, Any]:
@@ -224,20 +190,6 @@ def _measured(model: TableModel, X: Any, y: np.ndarray, scores: list[Score], set
     if settings.cv is not None:
         about["folds"] = settings.cv
     return about
-
-
-# Names of the scores of the options of `--metric`.
-_SCORE_NAMES = {"r2": "R²", "rmse": "root mean squared error", "mae": "mean absolute error", "roc-auc": "ROC AUC"}
-
-
-def _first_by_metric(scores: list[Score], metric: str | None) -> list[Score]:
-    """Return the scores with the requested one first."""
-    name = _SCORE_NAMES.get(metric or "", (metric or "-").replace("-", " "))
-    return sorted(scores, key=lambda one: not one.metric.startswith(name))
-
-
-def _default_metric(model: TableModel) -> str:
-    return "r2" if model.task == "regression" else "log-loss" if model.has_probabilities else "accuracy"
 
 
 def _print_summary(console: Console, model: TableModel, scores: list[Score], out: Path) -> None:
@@ -261,9 +213,35 @@ def _print_summary(console: Console, model: TableModel, scores: list[Score], out
     console.print(f"Card   [bold]{escape(str(card_path(out)))}[/bold]")
 
 
-def _print_importance(console: Console, model: TableModel) -> None:
-    most = [(name, value) for name, value in model.about["importance"].items() if value > 0][:_SHOWN_COLUMNS]
-    if not model.about["importance"]:
+def _add_importance(
+    model: TableModel,
+    tested: TableModel,
+    held_out: tuple[Any, np.ndarray],
+    settings: TrainSettings,
+    clock: _TimeBudget,
+    console: Console,
+) -> None:
+    """Measure the importance of the columns for `tested` on held-out rows, and save it with `model` if time is left."""
+    X, y = held_out
+    default = "r2" if tested.task == "regression" else "log-loss" if tested.has_probabilities else "accuracy"
+    metric = settings.metric or default
+    measured: dict[str, float] = {}
+    has_time = time.perf_counter() < clock.deadline
+    if has_time:
+        with StepDisplay(console) as notify:
+            measured = importance(
+                *(tested, X, tested.parse_targets(y)),
+                metric=metric,
+                seconds=clock.of_importance(),
+                seed=settings.seed,
+                notify=notify,
+                deadline=clock.deadline,
+            )
+    model.about.update(importance_metric=metric, importance=measured)
+    if has_time:
+        _save(model, settings.out)
+    most = [(name, value) for name, value in measured.items() if value > 0][:_SHOWN_COLUMNS]
+    if not measured:
         console.print("[dim]the importance of columns was not measured: no time was left, or the targets are equal[/dim]")
     if most:
         listed = ", ".join(f"{name} {value:.3g}" for name, value in most)

@@ -1,19 +1,26 @@
-"""The table of `gramless train`: inputs, target, task, column types, and the columns with weights, groups and order."""
+"""The table of `gramless train`: inputs, target, task, column types, columns with weights, groups and order, and its splits.
+
+Test rows are random rows, random groups, the last rows of an order, or folds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, StratifiedKFold, train_test_split
 
 from gramless.cli.errors import InputError
 from gramless.cli.model import cell_errors, typed_frame
-from gramless.cli.table_files import FileRows, file_format, quoted_names, read_file, select_rows
-from gramless.tables.column_types import LARGEST_NUMBER, TableColumns
+from gramless.cli.options import TrainSettings
+from gramless.cli.table_files import FileRows, file_format, first_names, quoted_names, read_file, select_rows
+from gramless.tables.column_types import LARGEST_NUMBER, TableColumns, number_format
 
+Split = tuple[np.ndarray, np.ndarray]
 MOST_CLASSES = 100
 # Integer targets with at most this many distinct values, and ten rows per value, are classes.
 _MOST_INTEGER_CLASSES, _ROWS_PER_CLASS = 20, 10
@@ -37,24 +44,27 @@ class TrainingTable:
         """True if the inputs are a sparse matrix without column names."""
         return self.columns is None
 
+    @property
+    def weights(self) -> np.ndarray | None:
+        """Weights of the rows; None if no column of weights was named."""
+        return self.roles["weights"].astype(np.float64) if "weights" in self.roles else None
 
-def read_training_table(
-    path: Path,
-    target: str | None,
-    task: str,
-    *,
-    roles: dict[str, str | None],
-    selected: list[str],
-    dropped: list[str],
-) -> TrainingTable:
-    """Read a file; `roles` maps "weights", "groups" and "order" to columns that are not inputs."""
+    def take(self, rows: np.ndarray) -> TrainingTable:
+        """Return a table with these rows."""
+        roles = {role: values[rows] for role, values in self.roles.items()}
+        return replace(self, X=select_rows(self.X, rows), y=self.y[rows], roles=roles)
+
+
+def read_training_table(path: Path, settings: TrainSettings) -> TrainingTable:
+    """Read the file `path`, which is that of the settings or a sample of it."""
+    target = settings.target
     rows, notes = _with_known_target(read_file(path, target), target, path)
-    given = task
-    y, task = _as_target(np.asarray(rows.y), task, repr(target) if target is not None else "the target")
-    if given == "auto" and y.dtype.kind in "iuf":
+    y, task = _as_target(np.asarray(rows.y), settings.task, repr(target) if target is not None else "the target")
+    if settings.task == "auto" and y.dtype.kind in "iuf":
         notes.append(_guessed_task(y, task))
-    X = choose_columns(rows.X, selected, dropped, [name for name in roles.values() if name is not None], str(path))
-    X, values = _take_roles(X, {role: name for role, name in roles.items() if name is not None}, path)
+    roles = {role: name for role in ("weights", "groups", "order") if (name := getattr(settings, role)) is not None}
+    X = choose_columns(rows.X, settings.columns or [], settings.drop or [], list(roles.values()), str(path))
+    X, values = _take_roles(X, roles, path)
     if not isinstance(X, pd.DataFrame):
         return TrainingTable(X, y, task, None, values, rows.first_column, tuple(notes))
     with cell_errors(X, str(path)):
@@ -100,9 +110,7 @@ def _as_target(y: np.ndarray, task: str, name: str) -> tuple[np.ndarray, str]:
     if task == "regression":
         return _quantities(y, name), task
     if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max() < 2**53:
-        y = y.astype(
-            np.int64
-        )  # integers stored as floats, in a column with missing values or a file format without integers
+        y = y.astype(np.int64)  # a column with missing values, or a file format without integers
     if y.dtype.kind == "f":
         raise InputError(f"{name} has fractions, which are quantities: use --task regression, or write classes as strings")
     if y.dtype.kind not in "iubU":
@@ -142,7 +150,11 @@ def _regression_hint(y: np.ndarray) -> str:
     if y.dtype.kind != "U":
         return "; a quantity is predicted with --task regression"
     texts = y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()]
-    return f", and the value {str(texts[0])!r} is not a number" if 0 < len(texts) < len(y) / 2 else ""
+    if len(texts) == 0:
+        return ""
+    if number_format(texts) is not None:
+        return f"; to predict amounts such as {str(texts[0])!r}, write them as plain numbers, such as 1234.5"
+    return f", and the value {str(texts[0])!r} is not a number" if len(texts) < len(y) / 2 else ""
 
 
 def choose_columns(X: Any, selected: list[str], dropped: list[str], needed: list[str], origin: str) -> Any:
@@ -183,7 +195,7 @@ def _take_roles(X: Any, names: dict[str, str], path: Path) -> tuple[Any, dict[st
 
 
 def _sortable(X: pd.DataFrame, name: str, *, as_numbers: bool) -> np.ndarray:
-    """Return a column as an array that can be sorted: with `as_numbers`, strings that are dates or numbers as such."""
+    """Return a column as an array that can be sorted; with `as_numbers`, written dates and numbers are converted."""
     column = X[name]
     typed = TableColumns(text="leave out").fit(X[[name]]).typed(X[[name]]) if as_numbers else {}
     if name in typed:
@@ -197,12 +209,64 @@ def _describe_columns(columns: TableColumns, X: pd.DataFrame) -> list[str]:
     for name, kind in columns.type_of.items():
         by_kind[kind].append(f"{name} ({X[name].nunique():,} levels)" if kind == "category" else name)
     headings = {"number": "numbers", "category": "categories", "date": "dates", "text": "texts"}
-    lines = [f"{headings[kind]}: {_first_names(names)}" for kind, names in by_kind.items() if names]
+    lines = [f"{headings[kind]}: {first_names(names, 12)}" for kind, names in by_kind.items() if names]
     by_reason: dict[str, list[str]] = {}
     for name, why in columns.left_out_.items():
         by_reason.setdefault(why, []).append(name)
-    return lines + [f"left out {_first_names(names)}: {why}" for why, names in by_reason.items()]
+    return lines + [f"left out {first_names(names, 12)}: {why}" for why, names in by_reason.items()]
 
 
-def _first_names(names: list[str], most: int = 12) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def hold_out(y: np.ndarray, roles: dict[str, np.ndarray], task: str, test_size: float, seed: int) -> Split:
+    """Return training and test rows; test rows are random rows, random groups, or the last rows of an order."""
+    if np.ceil(test_size * len(y)) < 2:
+        raise InputError(f"a share of {test_size:g} of {len(y)} rows is one test row: raise --test-size")
+    if "order" in roles:
+        if "groups" in roles:
+            raise InputError("--groups and --order select different test rows: choose one")
+        ranked = np.argsort(roles["order"], kind="stable")
+        train, test = np.split(ranked, [len(y) - int(np.ceil(test_size * len(y)))])
+    elif "groups" in roles:
+        if len(np.unique(roles["groups"])) < 2:
+            raise InputError("all rows are of one group: nothing can be held out")
+        split = GroupShuffleSplit(n_splits=1, test_size=test_size, random_state=seed)
+        train, test = next(split.split(y, groups=roles["groups"]))
+    else:
+        train, test = _random_split(y, task, test_size, seed)
+    if task == "classification" and len(np.unique(y[train])) < 2:
+        raise InputError(f"the {len(train)} training rows are all of one class: lower --test-size")
+    return train, test
+
+
+def _random_split(y: np.ndarray, task: str, test_size: float, seed: int) -> Split:
+    divided, single = np.arange(len(y)), np.empty(0, dtype=int)
+    if task == "classification":
+        _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+        # The only row of a class is a training row, because a class without training rows cannot be predicted.
+        divided, single = np.flatnonzero(counts[codes] > 1), np.flatnonzero(counts[codes] == 1)
+    left = len(divided) - int(np.ceil(test_size * len(divided)))
+    if left < 1 or left + len(single) < 2:
+        raise InputError(f"a share of {test_size:g} of {len(y)} rows leaves too few training rows: lower --test-size")
+    try:
+        stratify = y[divided] if task == "classification" else None
+        train, test = train_test_split(divided, test_size=test_size, random_state=seed, stratify=stratify)
+    except ValueError:  # the training or the test set has fewer rows than classes
+        train, test = train_test_split(divided, test_size=test_size, random_state=seed)
+    return np.concatenate([train, single]), test
+
+
+def folds(y: np.ndarray, roles: dict[str, np.ndarray], task: str, cv: int, seed: int) -> Iterator[Split]:
+    """Yield training and test rows of each of `cv` folds."""
+    if not 2 <= cv <= len(y):
+        raise InputError(f"{cv} folds of {len(y):,} rows: choose between 2 and {len(y):,}")
+    if "order" in roles:
+        raise InputError("--cv divides rows at random and contradicts --order: leave one of them out")
+    if "groups" in roles:
+        splits = GroupKFold(cv).split(y, groups=roles["groups"])
+    elif task == "classification" and np.unique(y, return_counts=True)[1].min() >= cv:
+        splits = StratifiedKFold(cv, shuffle=True, random_state=seed).split(y, y)
+    else:
+        splits = KFold(cv, shuffle=True, random_state=seed).split(y)
+    for number, (train, test) in enumerate(splits):
+        if task == "classification" and len(np.unique(y[train])) < 2:
+            raise InputError(f"the training rows of fold {number + 1} are all of one class: choose fewer folds")
+        yield train, test

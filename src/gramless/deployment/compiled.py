@@ -45,7 +45,7 @@ def block_rows(n_points: int, block_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class KernelExpansion:
-    """`x -> K(x, points) @ coef + bias`; coef has shape (n_points, n_outputs)."""
+    """Function `K(x, points) @ coef + bias` of rows x; `coef` has shape (n_points, n_outputs)."""
 
     kernel: Kernel
     points: Any

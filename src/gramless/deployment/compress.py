@@ -112,52 +112,9 @@ def compress(
         raise ValueError(f"loss must lie between 0 and 1, got {loss}")
     if rounds != 0:
         check_positive("rounds", rounds, integer=True)
-    device = getattr(model, "device_", "cpu")
-    small, report = compress_expansion(
-        expansion,
-        objective_of(model),
-        n_points=n_points,
-        loss=loss,
-        landmarks=landmarks,
-        rounds=rounds,
-        half=half,
-        rng=check_random_state(random_state),
-        device=device,
-        budget=parse_budget(getattr(model, "memory_budget", None), device),
-    )
-    getattr(model, "temperature_", None)  # calibrate now, because the calibration at first access needs all points
-    state = model.__getstate__() | {
-        "kernel_": small.kernel,
-        "points_": np.ascontiguousarray(xa.to_numpy(small.points)),
-        "dual_coef_": xa.to_numpy(small.coef).astype(expansion.coef.dtype),
-        "intercept_": xa.to_numpy(small.bias).astype(expansion.bias.dtype),
-        "support_": np.arange(len(small.points)),
-        "compression_": report,
-    }
-    copied = object.__new__(type(model))
-    copied.__setstate__(state)
-    return copied
-
-
-def compress_expansion(
-    expansion: KernelExpansion,
-    objective: Objective,
-    *,
-    n_points: int | None,
-    loss: float | None,
-    landmarks: Any,
-    rounds: int,
-    half: bool,
-    rng: np.random.RandomState,
-    device: str,
-    budget: int,
-) -> tuple[KernelExpansion, dict[str, Any]]:
-    """Return an expansion with `n_points` points, or with as few as change at most the share `loss` of predictions.
-
-    The dict is the attribute `compression_` of the compressed model. `MemoryError` is raised if more than `budget` bytes are
-    needed.
-    """
-    n, kernel = len(expansion.points), expansion.kernel
+    device, rng = getattr(model, "device_", "cpu"), check_random_state(random_state)
+    budget = parse_budget(getattr(model, "memory_budget", None), device)
+    kernel, objective = expansion.kernel, objective_of(model)
     n_held_out = min(int(TUNING.held_out_fraction * n), TUNING.max_held_out)
     if n_held_out < TUNING.min_held_out:
         raise ValueError(f"{n} points are too few to hold out {TUNING.min_held_out} of them, which measure the loss")
@@ -195,8 +152,24 @@ def compress_expansion(
             coarse_changed = changed_share(objective, expected, coarse(held_out))
             if coarse_changed <= changed:
                 small, changed, rounded = coarse, coarse_changed, True
-    report = {"n_points": len(small.points), "before": n, "changed": changed, "held_out": n_held_out, "half": rounded}
-    return replace(small, bias=xa.to_numpy(small.bias) + offset), report
+    getattr(model, "temperature_", None)  # calibrate now, because the calibration at first access needs all points
+    state = model.__getstate__() | {
+        "kernel_": small.kernel,
+        "points_": np.ascontiguousarray(xa.to_numpy(small.points)),
+        "dual_coef_": xa.to_numpy(small.coef).astype(expansion.coef.dtype),
+        "intercept_": (xa.to_numpy(small.bias) + offset).astype(expansion.bias.dtype),
+        "support_": np.arange(len(small.points)),
+        "compression_": {
+            "n_points": len(small.points),
+            "before": n,
+            "changed": changed,
+            "held_out": n_held_out,
+            "half": rounded,
+        },
+    }
+    copied = object.__new__(type(model))
+    copied.__setstate__(state)
+    return copied
 
 
 def _block_bytes(expansion: KernelExpansion, n_interpolated: int, m: int, budget: int) -> int:
@@ -262,7 +235,7 @@ def changed_share(objective: Objective, expected: Any, scores: Any) -> float:
 
 
 class _TeacherRows:
-    """Rows `X` of a model and `n_interpolated` times as many interpolated ones, with the model's scores `Z`."""
+    """Points of a model and `n_interpolated` times as many interpolated rows, `X`, with the scores of the model, `Z`."""
 
     def __init__(self, model: KernelExpansion, points: Any, n_interpolated: int, rng: np.random.RandomState):
         self._model, self._rng, self._n, self._parts, self._next = model, rng, len(points), n_interpolated, 0
@@ -282,7 +255,7 @@ class _TeacherRows:
 
 
 def interpolated_rows(kernel: Kernel, X: Any, rng: np.random.RandomState) -> Any:
-    """Return each row with up to half of its columns replaced by those of a near row, the nearest of random candidates.
+    """Return rows of which up to half of the columns are those of the nearest row among random candidates.
 
     Values are copied, not averaged, so that an indicator column stays one.
     """

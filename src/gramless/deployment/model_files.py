@@ -245,7 +245,7 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None) -> Any:
             )
         schema = json.loads(archive.read(_SCHEMA))
         times = json.loads(archive.read(_TIMES)) if _TIMES in names else []
-        renamed = _use_current_names(schema)
+        renamed = use_current_names(schema, RENAMED)
         rejected = _rejected_types(schema)
         _check_saved_shapes(schema, archive)
         if renamed and not rejected:
@@ -335,7 +335,7 @@ def _is_loadable(name: str) -> bool:
 
 
 def _rejected_types(schema: Any) -> list[str]:
-    """Return the types of this library that are not loadable or not built from their attributes, and unsafe types."""
+    """Return types of gramless that are not loadable or not built from attributes, and unsafe types of scikit-learn."""
     rejected = set()
     for _, node in _nodes(schema):
         name = f"{node.get('__module__')}.{node.get('__class__')}"
@@ -345,14 +345,14 @@ def _rejected_types(schema: Any) -> list[str]:
     return sorted(rejected)
 
 
-def _use_current_names(schema: Any) -> bool:
+def use_current_names(schema: Any, renamed: dict[str, str]) -> bool:
     """Replace old names of classes and modules by the current names, in place; return True if any were replaced."""
     changed = False
     for _, node in _nodes(schema):
         name = f"{node.get('__module__')}.{node.get('__class__')}"
-        old = max((old for old in RENAMED if f"{name}.".startswith(f"{old}.")), key=len, default=None)
+        old = max((old for old in renamed if f"{name}.".startswith(f"{old}.")), key=len, default=None)
         if old is not None:
-            node["__module__"], _, node["__class__"] = (RENAMED[old] + name[len(old) :]).rpartition(".")
+            node["__module__"], _, node["__class__"] = (renamed[old] + name[len(old) :]).rpartition(".")
             changed = True
     return changed
 
@@ -441,7 +441,7 @@ def _to_stored(value: Any, times: list[Any], path: tuple[str | int, ...], copies
             elif _is_time(key, path) and isinstance(part, float):
                 times.append(([*path, key], part))
                 parts[key] = 0.0
-            elif is_own and isinstance(value, BaseEstimator) and key in _POINTS:  # as `_restore` converts back
+            elif is_own and isinstance(value, BaseEstimator) and key in _POINTS:  # `_restore` is the inverse
                 parts[key] = _to_half(part)
             else:
                 parts[key] = _to_stored(part, times, (*path, key), copies)

@@ -10,6 +10,7 @@ explicit settings, one `LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the s
 
 from __future__ import annotations
 
+import copy
 import functools
 import time
 import warnings
@@ -346,6 +347,7 @@ class _TableEstimator(BaseEstimator):
                 "the selected settings fit the logarithm of the target, and y has the value "
                 f"{targets[kept].min():g}: call fit"
             )
+        self.columns_ = copy.copy(self.columns_)  # the effects of categories are fitted again
         encoded = self._encode_training_rows(X, kept, loss)
         progress = _Progress(self)
         if self.model_ is not None:

@@ -197,7 +197,7 @@ def class_thresholds(
     per_class: bool = False,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return one threshold for each class: equal ones, or with `per_class` from the rows of each class alone."""
+    """Return one threshold for each class: the same for all, or with `per_class` from the rows of the class only."""
     if not per_class:
         return np.full(n_classes, score_threshold(true_scores, coverage, weights))
     members = [codes == c for c in range(n_classes)]

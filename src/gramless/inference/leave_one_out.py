@@ -91,7 +91,7 @@ def scores_without_each_row(Z: np.ndarray, coef: np.ndarray, diagonal: np.ndarra
 def leave_one_out_scores(
     op: KernelOperator, Z: np.ndarray, coef: np.ndarray, plan: SolverPlan | None, *, random_state: Any = None
 ) -> np.ndarray:
-    """Return the scores of each row by the model without it; with a plan, the diagonal of the inverse is estimated."""
+    """Return the leave-one-out scores of the rows; with a plan, the diagonal of the inverse is estimated."""
     if plan is None:
         diagonal, u = exact_diagonal(op)
     else:

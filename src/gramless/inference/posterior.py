@@ -203,8 +203,9 @@ class ExactPosterior(_Posterior):
 class IterativePosterior(_Posterior):
     """The posterior by conjugate gradients, within `budget` bytes.
 
-    `tol` is the largest fraction of a variance by which it may still fall, as estimated: half of it is the relative error of
-    a standard deviation. `n_landmarks` is that of the preconditioner, and `max_iter` limits the iterations.
+    The iterations end when the estimated error of every variance is at most `tol` times the variance; the relative error of
+    a standard deviation is half of that. `n_landmarks` is the number of landmarks of the preconditioner (None selects it),
+    and `max_iter` the largest number of iterations.
     """
 
     exact = False
@@ -378,8 +379,8 @@ def _plan_batches(
                 raise
     if n_landmarks is not None:
         return plain, rows
-    # A product is 2 n^2 rows operations in single precision; the preconditioner n m^2 in double, half as many at half the
-    # rate. The two are balanced.
+    # A product with the matrix takes 2 n^2 rows operations in single precision, and the preconditioner n m^2 operations in
+    # double precision, at half the rate. This number of landmarks m makes both times equal.
     balanced = planned(rows, min(n // 2, int((n * rows) ** 0.5)))
     fits = balanced.cached == plain.cached and balanced.memory.nbytes <= budget
     return (balanced if fits else plain), rows

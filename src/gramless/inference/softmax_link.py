@@ -5,7 +5,7 @@
 Least squares on class indicators estimates the probabilities themselves, which is `b = 1, a = 0`; large margins need the
 steeper logistic form, `b = 0`. Both slopes are fitted by maximum likelihood to leave-one-out scores: a convex problem in
 `2 + n_classes` numbers, O(n k) for each of about twenty L-BFGS steps. `temperature_loss` fits `a` alone by Newton's method,
-for the comparison of many models.
+because it compares many models.
 
 References: Platt, "Probabilistic outputs for support vector machines", 1999; Kull et al., "Beyond temperature scaling:
 Obtaining well-calibrated multi-class probabilities with Dirichlet calibration", 2019.
@@ -17,12 +17,12 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-# Constants of the model. The floor is the smallest probability that least-squares scores distinguish from zero.
+# Smallest probability that least-squares scores distinguish from zero.
 _FLOOR = 1e-3
 # Weights of the Gaussian priors on offsets (one pseudo-observation) and slopes.
 _OFFSET_PRIOR = 1.0
 _SLOPE_PRIOR = 1e-3
-# Most Newton steps for the slope of `temperature`, which end earlier at `_SLOPE_TOLERANCE`.
+# Largest number of Newton steps for the slope of `temperature_loss`; they end earlier at `_SLOPE_TOLERANCE`.
 _NEWTON_STEPS = 8
 # Relative accuracy of the slope; the loss is accurate to the square of this.
 _SLOPE_TOLERANCE = 1e-4
@@ -89,13 +89,8 @@ def link_probabilities(scores: np.ndarray, link: np.ndarray) -> np.ndarray:
     return softmax(link_scores(scores, link), axis=1)
 
 
-def temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Return the slope `a` of `softmax(a p)` with the smallest log loss."""
-    return _best_slope(*_relative_to_largest(scores, codes), weights)
-
-
 def _relative_to_largest(scores: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return class estimates minus the largest one of the row, classes first, and that of the true class."""
+    """Return class estimates minus the largest of the row, of shape (n_classes, n), and those of the true classes."""
     p = np.ascontiguousarray(estimates(scores).T)
     p -= p.max(axis=0)
     return p, p[codes, np.arange(len(codes))]

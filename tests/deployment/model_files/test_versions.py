@@ -89,14 +89,13 @@ def test_points_are_saved_in_half_precision_if_exact(tmp_path, dtype):
 
 def test_longest_matching_old_name_is_replaced():
     """A class that was moved out of a renamed package has a separate entry."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(model_files.RENAMED, "gramless.program.model.TableModel", "gramless.tables.Other")
-        schema = [
-            {"__module__": "gramless.program.model", "__class__": "TableModel"},
-            {"__module__": "gramless.program.pictures", "__class__": "PictureModel"},
-            {"__module__": "gramless.programs", "__class__": "TableModel"},
-        ]
-        assert model_files._use_current_names(schema)
+    names = {**model_files.RENAMED, "gramless.program.model.TableModel": "gramless.tables.Other"}
+    schema = [
+        {"__module__": "gramless.program.model", "__class__": "TableModel"},
+        {"__module__": "gramless.program.pictures", "__class__": "PictureModel"},
+        {"__module__": "gramless.programs", "__class__": "TableModel"},
+    ]
+    assert model_files.use_current_names(schema, names)
     assert [f"{node['__module__']}.{node['__class__']}" for node in schema] == [
         "gramless.tables.Other",
         "gramless.cli.pictures.PictureModel",

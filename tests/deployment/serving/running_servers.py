@@ -68,11 +68,11 @@ def command(*arguments, **environment):
         call, env={**os.environ, "COLUMNS": "200", **environment}, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
-        said = ""
-        while (found := re.search(r"http://[\w.:\[\]]+:\d+", said)) is None:
+        printed = ""
+        while (found := re.search(r"http://[\w.:\[\]]+:\d+", printed)) is None:
             line = process.stderr.readline()
-            assert line, said
-            said += line
+            assert line, printed
+            printed += line
         yield process, found[0]
     finally:
         if process.poll() is None:

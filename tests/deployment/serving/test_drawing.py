@@ -6,11 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
 import pytest
+from running_servers import running
 from sklearn.datasets import load_digits
 
 from gramless import ImageClassifier
@@ -28,8 +28,8 @@ def app():
 
 @pytest.fixture
 def client(app):
-    with testclient.TestClient(app, base_url="http://localhost") as running:
-        yield running
+    with testclient.TestClient(app, base_url="http://localhost") as found:
+        yield found
 
 
 def stroke():
@@ -42,9 +42,9 @@ def test_page_and_scores(client):
     page = client.get("/")
     assert page.status_code == 200
     assert "Draw a digit" in page.text
-    answer = client.post("/scores", json={"drawing": stroke().tolist()})
-    assert answer.status_code == 200
-    chances = dict(answer.json()["chances"])
+    response = client.post("/scores", json={"drawing": stroke().tolist()})
+    assert response.status_code == 200
+    chances = dict(response.json()["chances"])
     assert sorted(chances) == [str(digit) for digit in range(10)]
     assert sum(chances.values()) == pytest.approx(1)
     assert max(chances, key=chances.get) == "1"
@@ -70,9 +70,9 @@ def test_empty_drawing_has_no_scores(client):
     ids=lambda body: body[:24].decode(),
 )
 def test_invalid_drawings_give_the_reason(client, body):
-    answer = client.post("/scores", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 400
-    assert answer.json()["error"]
+    response = client.post("/scores", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == 400
+    assert response.json()["error"]
 
 
 def test_requests_with_another_host_name_are_rejected(client):
@@ -95,29 +95,17 @@ def test_drawings_are_centred_and_keep_their_proportions(height, width):
 @pytest.fixture
 def address(app):
     """Serve the application on the loopback interface, in a thread."""
-    import uvicorn
-
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    deadline = time.monotonic() + 30
-    while not server.started and time.monotonic() < deadline:
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(30)
-    listening.close()
+    with running(app) as found:
+        yield found
 
 
 @pytest.mark.parametrize("touch", [False, True], ids=["mouse", "finger"])
 def test_vertical_stroke_is_recognised_as_one(browser, address, touch):
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=touch)
     page = context.new_page()
-    complaints, requests = [], []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+    messages, requests = [], []
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
     page.on("request", lambda wanted: requests.append(wanted.url))
     page.goto(address)
     box = page.locator("canvas").bounding_box()
@@ -137,7 +125,7 @@ def test_vertical_stroke_is_recognised_as_one(browser, address, touch):
     assert page.locator("#scores li.best span").inner_text() == "1"
     page.get_by_role("button", name="Clear").click()
     assert page.locator("#scores li").count() == 0
-    assert complaints == []
+    assert messages == []
     assert all(url.startswith((address, "data:")) for url in requests)
     context.close()
 
@@ -146,14 +134,14 @@ def test_vertical_stroke_is_recognised_as_one(browser, address, touch):
 def test_command_serves_loopback_only_and_stops_on_sigint(tmp_path):
     environment = {**os.environ, "GRAMLESS_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "COLUMNS": "200"}
     command = [sys.executable, "-m", "gramless", "demo", "--port", "0"]
-    running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        said = ""
-        while "Draw at" not in said:
-            line = running.stdout.readline()
-            assert line, said
-            said += line
-        port = int(re.search(r"http://127\.0\.0\.1:(\d+)", said)[1])
+        printed = ""
+        while "Draw at" not in printed:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
+        port = int(re.search(r"http://127\.0\.0\.1:(\d+)", printed)[1])
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -166,13 +154,13 @@ def test_command_serves_loopback_only_and_stops_on_sigint(tmp_path):
             if not other.startswith("127."):
                 with pytest.raises(OSError):
                     socket.create_connection((other, port), timeout=5)
-        running.send_signal(signal.SIGINT)
-        assert running.wait(60) in (0, 130)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) in (0, 130)
     finally:
-        if running.poll() is None:
-            running.kill()
-        running.wait()
-        running.stdout.close()
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def test_error_for_port_in_use_has_the_port():

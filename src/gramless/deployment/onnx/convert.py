@@ -31,7 +31,7 @@ from gramless.svm.multiclass import SupportVectorModel
 
 Outputs = dict[str, Tensor]
 ModelGraph = Callable[[Any, Tensor], Outputs]
-# Pairwise probabilities are clipped as in `gramless.inference.coupling`.
+# Pairwise probabilities are clipped as in `gramless.inference.probabilities`.
 _SMALLEST = 1e-7
 # Diagonal added to the coupling matrix, which is singular if all pairwise probabilities are consistent.
 _RIDGE = 1e-12
@@ -205,7 +205,7 @@ def _one_class(model: Any, x: Tensor) -> Outputs:
 
 
 def pick_labels(scores: Tensor, classes: np.ndarray, *, one_column: bool) -> Tensor:
-    """Return the class with the largest score, of shape (n,); the sign of the scores decides if they are one column."""
+    """Return the label of the largest score of each row, of shape (n,); of one column of scores, the label by the sign."""
     codes = (scores.flat() > 0.0).cast(np.int64) if one_column else scores.op("ArgMax", axis=1, keepdims=0)
     return codes.graph.op("Gather", label_values(classes), codes, axis=0)
 
@@ -218,7 +218,7 @@ def label_values(classes: np.ndarray) -> np.ndarray:
 
 
 def softmax(scores: Tensor, n_classes: int) -> Tensor:
-    """Return the softmax of scores; of one column the sigmoid and its complement."""
+    """Return the softmax of scores; if scores are one column, the sigmoid and its complement."""
     return scores.op("Softmax", axis=1) if n_classes > 2 else _with_complement(scores.op("Sigmoid"))
 
 
@@ -235,8 +235,8 @@ def sigmoids(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
 def coupled(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
     """Return one distribution from the sigmoids of all pairs of classes: the solution of `Q p = c 1`.
 
-    `Q` is the positive semi-definite matrix of `gramless.inference.coupling`, so Gaussian elimination needs no pivoting;
-    the graph has one step for each class.
+    `Q` is the positive semi-definite matrix of `gramless.inference.probabilities`. Gaussian elimination therefore needs no
+    pivoting; the graph has one step for each class.
     """
     k, pairs = n_classes, list(combinations(range(n_classes), 2))
     r = _sigmoid(scores, parameters).op("Clip", _SMALLEST, 1 - _SMALLEST)

@@ -93,7 +93,7 @@ class Graph:
         self._count = 0
 
     def input(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Tensor:
-        """Add an input; object dtypes are strings, and strings in a shape name variable lengths."""
+        """Add an input. The dtype object means strings, and a string in the shape is the name of a variable length."""
         self._taken.add(name)
         self._inputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape))
         return Tensor(self, name)

@@ -15,9 +15,8 @@ from gramless.deployment.onnx.graph import Tensor
 def kernel_block(kernel: k.Kernel, x: Tensor, points: np.ndarray) -> Tensor:
     """Return `K(x, points)` for a resolved kernel, the `kernel_` of a fitted estimator."""
     points = np.asarray(points, dtype=np.float64)
-    match (
-        kernel if type(kernel).__module__.startswith("gramless.kernels.") else None
-    ):  # no classes that are derived elsewhere
+    is_own = type(kernel).__module__.startswith("gramless.kernels.")  # classes derived elsewhere may compute other values
+    match kernel if is_own else None:
         case k.Linear():
             return x @ points.T
         case k.Cosine():
@@ -31,12 +30,9 @@ def kernel_block(kernel: k.Kernel, x: Tensor, points: np.ndarray) -> Tensor:
             return (x @ (points.T * kernel.gamma) + float(kernel.coef0)).op("Tanh")
         case k.RBF():
             return _exp(_square_distances(x, points), kernel.gamma)
-        case k.Laplacian():
-            l1 = kernel.norm == "l1"
-            return _exp(
-                _differences(x, points).op("Abs").sum(2, keepdims=False) if l1 else _distances(x, points), kernel.gamma
-            )
-        case k.Exponential():
+        case k.Laplacian(norm="l1"):
+            return _exp(_differences(x, points).op("Abs").sum(2, keepdims=False), kernel.gamma)
+        case k.Laplacian() | k.Exponential():
             return _exp(_distances(x, points), kernel.gamma)
         case k.Matern32():
             t = _distances(x, points) * (3**0.5 * float(kernel.gamma))

@@ -79,7 +79,7 @@ def _encoded(model: Any, columns: dict[str, Tensor]) -> _EncodedColumns:
         elif kind == "category":
             levels = model.columns_.levels_[len(strings)]
             table = np.zeros((len(levels), 0)) if tables is None else tables[len(strings)]
-            # The product with the indicators of all levels is the effect 0 for a new level.
+            # All indicators of a new level are 0, so that its effect is 0.
             for effect in table.T:
                 known = one_hot(columns[name], np.append(levels, ""))
                 effects.append(known @ np.append(effect[: len(levels)], effect[MISSING])[:, None])

@@ -114,7 +114,7 @@ def scoring_app(
 
     With a `token`, all routes except `/`, `/docs` and `/healthz` require the header `Authorization: Bearer TOKEN`. Requests
     must use one of `hosts` as host name (default: those of the loopback interface; `["*"]` allows any). Changed files are
-    looked for every `watch_seconds`, and the signal SIGHUP reloads all files.
+    loaded again every `watch_seconds`, and all files on the signal SIGHUP.
     """
     limits = Limits() if limits is None else limits
     metrics, reader = Metrics(), BodyReader(limits)

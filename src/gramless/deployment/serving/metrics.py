@@ -6,6 +6,7 @@ Labels are the paths of routes and the names of models, never text from a client
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,26 +19,21 @@ class Metrics:
     """Metrics of one application, in a separate registry."""
 
     def __init__(self) -> None:
-        self.registry = own = CollectorRegistry()
-        ProcessCollector(registry=own)
-        self.requests = Counter("gramless_requests", "Requests by route and status.", ["route", "status"], registry=own)
-        self.seconds = Histogram(
-            "gramless_request_seconds",
-            "Seconds from a request to its response.",
-            ["route"],
-            buckets=_SECONDS,
-            registry=own,
-        )
-        self.rows = Counter("gramless_rows", "Rows scored.", ["model"], registry=own)
-        self.batch_rows = Histogram("gramless_batch_rows", "Rows of a batch.", ["model"], buckets=_ROWS, registry=own)
-        self.batch_seconds = Histogram(
-            "gramless_batch_seconds", "Seconds of a batch.", ["model"], buckets=_SECONDS, registry=own
-        )
-        self.reloads = Counter("gramless_reloads", "Model files loaded again.", ["model", "outcome"], registry=own)
-        self.waiting_rows = Gauge("gramless_waiting_rows", "Rows that wait to be scored.", registry=own)
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        own: dict[str, Any] = {"registry": self.registry}
+        seconds: dict[str, Any] = {"registry": self.registry, "buckets": _SECONDS}
+        rows: dict[str, Any] = {"registry": self.registry, "buckets": _ROWS}
+        self.requests = Counter("gramless_requests", "Requests by route and status.", ["route", "status"], **own)
+        self.seconds = Histogram("gramless_request_seconds", "Seconds from a request to its response.", ["route"], **seconds)
+        self.rows = Counter("gramless_rows", "Rows scored.", ["model"], **own)
+        self.batch_rows = Histogram("gramless_batch_rows", "Rows of a batch.", ["model"], **rows)
+        self.batch_seconds = Histogram("gramless_batch_seconds", "Seconds of a batch.", ["model"], **seconds)
+        self.reloads = Counter("gramless_reloads", "Model files loaded again.", ["model", "outcome"], **own)
+        self.waiting_rows = Gauge("gramless_waiting_rows", "Rows that wait to be scored.", **own)
 
     def count_batch(self, model: str, rows: int, seconds: float) -> None:
-        """Count a batch."""
+        """Count a batch and its rows, and record its time."""
         self.rows.labels(model).inc(rows)
         self.batch_rows.labels(model).observe(rows)
         self.batch_seconds.labels(model).observe(seconds)

@@ -31,7 +31,8 @@ from gramless.deployment.serving.scorer import RequestError, Scorer, Scores, Tab
 from gramless.deployment.tuning import Limits
 
 LoadScorer = Callable[[Path], Scorer]
-# A model is fast if the shortest of its last scores of small batches is: other processes can only increase a measured time.
+# Number of recent small batches. The shortest of their times decides whether a model is fast, because other processes can
+# only increase a measured time.
 _TIMED_BATCHES = 8
 
 _log = logging.getLogger("gramless.deployment.serving")

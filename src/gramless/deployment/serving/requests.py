@@ -47,7 +47,7 @@ def _parse_date(value: Any, order: str) -> Any:
     return moment.astype(object)
 
 
-# The strings that mean a missing value are those of text files: more of them among numbers and dates than among categories.
+# Strings that mean a missing value, as in text files. Numbers and dates have more of them than categories.
 _MissingString = Annotated[Literal[tuple(sorted((*ALWAYS_MISSING, *MISSING_NUMBERS)))], AfterValidator(lambda _: None)]  # type: ignore[valid-type]
 _TYPES: dict[str, Any] = {
     "number": Annotated[float, Field(gt=-LARGEST, lt=LARGEST, allow_inf_nan=False)],
@@ -224,7 +224,7 @@ def _cell_type(column: InputColumn) -> Any:
 
 
 def _category(value: Any, column: InputColumn) -> Any:
-    """Return a category as training writes it: True and False capitalised, and 3.0 as 3 unless 3.0 is a category."""
+    """Return a category in the form of the training table: True and False capitalised, and 3.0 as 3 unless 3.0 is known."""
     if value is None or (isinstance(value, str) and value.strip() in ALWAYS_MISSING):
         return np.nan
     text = str(value)
