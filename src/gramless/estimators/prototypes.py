@@ -75,7 +75,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
         solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
         the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
-        classes and 1e-3 for values; for other solvers it is 1e-3.
+        classes and 1e-3 for values; for other solvers, and for at most 4,096 rows with `solver="auto"`, it is 1e-3.
     init : {"random", "k-means++"}, default="random"
         Method that initialises the centroids. `"random"` draws rows uniformly, `"k-means++"` draws rows far from each other.
     kmeans_max_iter : int, default=50
