@@ -11,8 +11,20 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 from pathlib import Path
 from typing import Any
+
+from matplotlib.figure import Figure
+
+import gramless
+from gramless.papers.experiments.claims import check_claim
+from gramless.papers.experiments.declarations import PAPERS, claims, records_of, specs
+from gramless.papers.experiments.results import Results
+from gramless.papers.report import write_report
+from gramless.papers.report.claims import claim_values
+from gramless.papers.report.formatting import group_by
+from gramless.papers.report.peers import peers
 
 MODULES = {
     "gramless": "Estimators and functions",
@@ -100,28 +112,21 @@ def reference(module: str, title: str) -> str:
 def reference_index() -> str:
     """Return the table of contents of the reference."""
     heading = "API reference"
-    names = [f"   {module}" for module in MODULES]
-    return "\n".join(
-        [
-            heading,
-            "=" * len(heading),
-            "",
-            "All public names by module.",
-            "",
-            ".. toctree::",
-            "   :maxdepth: 2",
-            "",
-            *names,
-            "",
-        ]
-    )
+    modules = "\n".join(f"   {module}" for module in MODULES)
+    return f"""{heading}
+{"=" * len(heading)}
+
+All public names by module.
+
+.. toctree::
+   :maxdepth: 2
+
+{modules}
+"""
 
 
 def read_records(results: Path) -> tuple[list[Any], list[dict[str, Any]]]:
     """Return the experiments that have committed full-size records, and the records."""
-    from gramless.papers.experiments.declarations import records_of, specs
-    from gramless.papers.experiments.results import Results
-
     stored = [record for path in sorted(results.glob("*/results.jsonl")) for record in Results(path).records()]
     records = records_of(specs(), stored)
     ran = {(record["paper"], record["experiment"]) for record in records}
@@ -130,18 +135,11 @@ def read_records(results: Path) -> tuple[list[Any], list[dict[str, Any]]]:
 
 def report(specs: list[Any], records: list[dict[str, Any]], results: Path, path: Path) -> None:
     """Write the report of all papers, as `gramless report` does."""
-    from gramless.papers.report import write_report
-
     write_report(specs, records, path, benchmarks=results)
 
 
 def papers(records: list[dict[str, Any]]) -> str:
     """Return the page of claims: each paper's claims with verdicts and measurements."""
-    from gramless.papers.experiments.claims import check_claim
-    from gramless.papers.experiments.declarations import PAPERS, claims
-    from gramless.papers.report.claims import claim_values
-    from gramless.papers.report.formatting import group_by
-
     found = group_by(records, lambda record: (record["paper"], record["experiment"]))
     lines = [
         "# The papers",
@@ -158,7 +156,7 @@ def papers(records: list[dict[str, Any]]) -> str:
         for stated in claims(name):
             item = claim_values(check_claim(stated, name, found), name)
             verdict = item["verdict"] + (f" ({item['count']})" if item["count"] else "")
-            claim = f"{item['says']} ({item['where']}; `{item['name']}`)"
+            claim = f"{item['statement']} ({item['where']}; `{item['name']}`)"
             cause = ". ".join(text for text in (item["cause"], item["reason"]) if text)
             cells = (claim, item["printed"], item["ours"], verdict, cause)
             lines.append("| " + " | ".join(map(_cell, cells)) + " |")
@@ -168,8 +166,6 @@ def papers(records: list[dict[str, Any]]) -> str:
 
 def performance(results: Path) -> str:
     """Return the page with the tables of the benchmarks against other packages."""
-    from gramless.papers.report.peers import peers
-
     lines = [
         "# Performance",
         "",
@@ -205,10 +201,6 @@ def performance(results: Path) -> str:
 
 def chart(results: Path, path: Path) -> None:
     """Draw the fit times of each package on each problem of `benchmarks/svm_cpu.py` as points, one row for each problem."""
-    import json
-
-    from matplotlib.figure import Figure
-
     records = json.loads((results / "svm_cpu.json").read_text(encoding="utf-8"))["records"]
     for record in records:
         record["problem"] = f"{record['case']}, C = {record['C']:g}"
@@ -231,8 +223,6 @@ def chart(results: Path, path: Path) -> None:
 
 def scale_runs(results: Path) -> list[dict[str, Any]]:
     """Return the records of `benchmarks/scale.py` with the name of their hardware, runs on GPUs first."""
-    import json
-
     found = []
     for run in json.loads((results / "scale.json").read_text(encoding="utf-8")):
         hardware = run["environment"]["hardware"]
@@ -247,7 +237,8 @@ def scale_table(results: Path) -> list[str]:
         "| data | rows | landmarks | rule | solver | seconds | seconds per pass | test error | peak memory | hardware |",
         "|---|---:|---:|---|---|---:|---:|---:|---:|---|",
     ]
-    for r in sorted(scale_runs(results), key=lambda r: (not r["on_gpu"], r["data"], r["rows"], r["landmarks"], r["solver"])):
+    shown = [r for r in scale_runs(results) if r["on_gpu"] or r["rows"] >= 10**5]  # other pages have the small fits
+    for r in sorted(shown, key=lambda r: (not r["on_gpu"], r["data"], r["rows"], r["landmarks"], r["solver"])):
         options = [option for option in r["case"].split(":")[2:] if option in ("memmap", "parquet")]
         passes = f"{r['seconds_of_pass']:.3g} ({r['iterations']})" if "seconds_of_pass" in r else ""
         cells = [" ".join([r["data"], *options]), f"{r['rows']:,}", f"{r['landmarks']:,}", r["rule"], r["solver"]]
@@ -264,8 +255,6 @@ def scale_table(results: Path) -> list[str]:
 
 def scale_chart(results: Path, path: Path) -> None:
     """Draw error against seconds of the generated rows of `benchmarks/scale.py`, a line for each solver."""
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(8, 5), layout="constrained")
     axis = figure.subplots()
     shown = [r for r in scale_runs(results) if r["on_gpu"] and r["data"] == "generated" and r["rule"] == "uniform"]
@@ -288,8 +277,6 @@ def _cell(text: str) -> str:
 
 
 def _is_exported_by_gramless(module: Any, name: str) -> bool:
-    import gramless
-
     return getattr(gramless, name, None) is getattr(module, name)
 
 

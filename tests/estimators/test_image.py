@@ -1,4 +1,4 @@
-"""The classifier of images: labels in and out, what it chooses by itself, and what it refuses."""
+"""The image classifier: accuracy, automatic parameters, saved models and error messages."""
 
 import numpy as np
 import pytest
@@ -40,23 +40,23 @@ def arrows(n, seed=0):
     return images, y
 
 
-def test_reads_digits(fitted, digits):
+def test_accuracy_on_digits(fitted, digits):
     _, _, T, t = digits
     assert fitted.score(T, t) > 0.97
     assert fitted.chosen_["C"] in (1.0, 10.0, 100.0, 1000.0)
     assert fitted.chosen_["leave_one_out_error"] < 0.03
 
 
-def test_is_the_machine_on_the_features_of_the_dictionary(fitted, digits):
+def test_scores_equal_those_of_the_model_on_the_features(fitted, digits):
     X, y, T, _ = digits
     kernel = Polynomial(degree=4, gamma=0.5, coef0=0.5)
     F = fitted.dictionary_.transform(X)
-    machine = LSSVC(kernel=kernel, C=fitted.chosen_["C"], random_state=0).fit(F, y)
-    assert_allclose(fitted.decision_function(T), machine.decision_function(fitted.dictionary_.transform(T)), atol=2e-2)
-    assert_array_equal(fitted.predict(T), machine.predict(fitted.dictionary_.transform(T)))
+    direct = LSSVC(kernel=kernel, C=fitted.chosen_["C"], random_state=0).fit(F, y)
+    assert_allclose(fitted.decision_function(T), direct.decision_function(fitted.dictionary_.transform(T)), atol=2e-2)
+    assert_array_equal(fitted.predict(T), direct.predict(fitted.dictionary_.transform(T)))
 
 
-def test_leave_one_out_errors_are_those_of_refits():
+def test_leave_one_out_errors_equal_those_of_refits():
     images, y = arrows(40)
     F = PatchDictionary(8, n_patches=2000, random_state=0).fit_transform(images).astype(np.float64)
     kernel = Polynomial(degree=2, gamma=0.5, coef0=0.5)
@@ -72,7 +72,7 @@ def test_leave_one_out_errors_are_those_of_refits():
         assert found_square == pytest.approx(squares / 40, rel=1e-3)
 
 
-def test_mirror_images_are_known_from_handed_ones(digits):
+def test_mirror_is_selected_only_for_symmetric_classes(digits):
     """Digits are not their mirror images; squares above or below the middle are."""
     X, y, _, _ = digits
     assert not small(mirror="auto").fit(X[:300], y[:300]).chosen_["mirror"]
@@ -86,7 +86,7 @@ def test_mirror_images_are_known_from_handed_ones(digits):
 
 
 @pytest.mark.parametrize("components", [100, None])
-def test_with_a_mirror_an_image_and_its_mirror_image_have_one_score(digits, components):
+def test_mirror_images_have_equal_scores(digits, components):
     X, y, T, _ = digits
     model = small(mirror=True, n_components=components).fit(X, y)
     assert isinstance(model.estimator_.kernel_, Reflected)
@@ -136,7 +136,7 @@ def test_few_rows_many_classes_and_images_without_contrast():
 
 
 @pytest.mark.parametrize("shape", [(2, 8, 8), (60, 2, 2), (6, 1, 9), (4, 3, 3, 3), (3, 70, 66)])
-def test_the_defaults_take_few_and_tiny_images(shape):
+def test_defaults_accept_few_and_small_images(shape):
     images = np.random.default_rng(0).random(shape)
     y = np.arange(shape[0]) % 2
     model = ImageClassifier(random_state=0).fit(images, y)
@@ -146,7 +146,7 @@ def test_the_defaults_take_few_and_tiny_images(shape):
     assert np.isfinite(model.decision_function(images)).all()
 
 
-def test_a_file_of_the_first_version_has_another_name_for_the_estimator(fitted, digits, tmp_path):
+def test_file_of_version_0_1_0_loads(fitted, digits, tmp_path):
     old = clone(fitted)
     vars(old).update(vars(fitted))
     vars(old)["machine_"] = vars(old).pop("estimator_")
@@ -154,23 +154,23 @@ def test_a_file_of_the_first_version_has_another_name_for_the_estimator(fitted, 
     assert_array_equal(gramless.load(tmp_path / "model.skops").predict(digits[2]), fitted.predict(digits[2]))
 
 
-def test_survives_a_file(fitted, digits, tmp_path):
+def test_saved_model_gives_equal_predictions(fitted, digits, tmp_path):
     gramless.save(fitted, tmp_path / "model.skops")
     assert_array_equal(gramless.load(tmp_path / "model.skops").predict(digits[2]), fitted.predict(digits[2]))
 
 
-def test_same_seed_same_bits(fitted, digits):
+def test_equal_seeds_give_equal_bytes(fitted, digits):
     again = clone(fitted).fit(digits[0], digits[1])
     assert_array_equal(again.decision_function(digits[2]), fitted.decision_function(digits[2]))
 
 
-def test_weights_reach_the_machine(digits):
+def test_sample_weights_are_passed_to_the_model(digits):
     X, y, T, _ = digits
     weights = (y != 3).astype(float)
     assert 3 not in small(C=10.0).fit(X, y, sample_weight=weights).predict(T)
 
 
-def test_a_failed_fit_changes_nothing(digits):
+def test_failed_fit_does_not_change_the_model(digits):
     X, y, T, _ = digits
     model = small(C=10.0).fit(X[:100], y[:100])
     before, attributes = model.predict(T), sorted(vars(model))
@@ -181,9 +181,9 @@ def test_a_failed_fit_changes_nothing(digits):
         assert sorted(vars(model)) == attributes
 
 
-def test_a_callback_sees_the_machine_and_can_stop_it(digits):
+def test_callback_receives_the_model_and_can_stop_it(digits):
     seen = []
-    small(C=10.0, callback=lambda machine, record: seen.append(record["n_iter"])).fit(digits[0], digits[1])
+    small(C=10.0, callback=lambda model, record: seen.append(record["n_iter"])).fit(digits[0], digits[1])
     assert seen
 
 
@@ -196,19 +196,19 @@ def test_a_callback_sees_the_machine_and_can_stop_it(digits):
         ({"n_components": 0}, "n_components"),
     ],
 )
-def test_bad_settings_are_named(digits, settings, words):
+def test_error_names_the_invalid_parameter(digits, settings, words):
     with pytest.raises(ValueError, match=words):
         small(**settings).fit(digits[0], digits[1])
 
 
-def test_needs_a_fit_and_images_like_those_of_the_fit(fitted, digits):
+def test_predict_before_fit_and_other_shapes_raise(fitted, digits):
     with pytest.raises(NotFittedError):
         small().predict(digits[0])
     with pytest.raises(ValueError, match="expecting"):
         fitted.predict(digits[2][:, :4])
 
 
-def test_images_of_weight_zero_do_not_select_C(digits):
+def test_images_of_weight_zero_do_not_affect_C(digits):
     X, y, _, _ = digits
     images, labels = np.concatenate([X[:200], X[:200]]), np.concatenate([y[:200], (y[:200] + 1) % 10])
     model = small(C="auto").fit(images, labels, sample_weight=np.repeat([1.0, 0.0], 200))

@@ -67,6 +67,23 @@ def test_auto_says_what_it_picked_and_why(digits, capsys):
     np.testing.assert_allclose(streamed.decision_function(X), model.decision_function(X), atol=0.15)
 
 
+@pytest.mark.parametrize("machine", [LSSVC, LSSVR])
+def test_iterations_of_a_small_system_agree_with_its_factorisation(machine):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3_000, 6)).astype(np.float32)
+    score = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=len(X))
+    y = score > 0 if machine is LSSVC else score
+    X_train, y_train, X_test = X[:2_700], y[:2_700], X[2_700:]
+    settings = {"gamma": 0.2, "C": 10.0, "random_state": 0}
+    exact = machine(solver="cholesky", **settings).fit(X_train, y_train)
+    ours = machine(**settings).fit(X_train, y_train)
+    assert ours.solver_ == "cg"
+    assert ours.residual_ <= 1e-3
+    scores = [m.decision_function(X_test) if machine is LSSVC else m.predict(X_test) for m in (exact, ours)]
+    assert np.abs(scores[1] - scores[0]).max() < 1e-2 * np.abs(scores[0]).max()
+    assert machine(**(settings | {"C": 100.0})).fit(X_train, y_train).solver_ == "cholesky"
+
+
 def test_the_default_is_good_on_digits(digits):
     X, X_test, y, y_test = digits
     assert LSSVC(C=10.0).fit(X, y).score(X_test, y_test) > 0.98

@@ -26,8 +26,8 @@ def wine():
     return scale(X), y
 
 
-def machine_value(K, y, C):
-    """The optimum of the support vector machine with a given Gram matrix."""
+def dual_optimum(K, y, C):
+    """Return the dual optimum of the support vector classifier with a given Gram matrix."""
     peer = SVC(C=C, kernel="precomputed", tol=1e-7).fit(K, y)
     beta = np.zeros(len(y))
     beta[peer.support_] = peer.dual_coef_[0]
@@ -35,7 +35,7 @@ def machine_value(K, y, C):
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 4.0])
-def test_weights_minimise_the_machine_over_the_unit_ball(p):
+def test_weights_minimise_the_dual_optimum_over_the_unit_ball(p):
     X, y = cancer()
     X = X[:, :6]
     kernels = [RBF(0.05), RBF(2.0)]
@@ -43,8 +43,8 @@ def test_weights_minimise_the_machine_over_the_unit_ball(p):
     assert np.sum(model.weights_**p) == pytest.approx(1)
     grams = [kernel(X, X) for kernel in kernels]
     first = np.linspace(0, 1, 401)
-    values = [machine_value(t * grams[0] + (1 - t**p) ** (1 / p) * grams[1], y, 2.0) for t in first]
-    reached = machine_value(np.tensordot(model.weights_, grams, 1), y, 2.0)
+    values = [dual_optimum(t * grams[0] + (1 - t**p) ** (1 / p) * grams[1], y, 2.0) for t in first]
+    reached = dual_optimum(np.tensordot(model.weights_, grams, 1), y, 2.0)
     assert reached <= min(values) * (1 + 2e-5)
     assert model.weights_[0] == pytest.approx(first[int(np.argmin(values))], abs=0.02)
 
@@ -71,11 +71,11 @@ def test_penalised_weights_are_the_stationary_point():
     np.testing.assert_allclose(model.weights_, np.array(S) / 6.0, rtol=1e-5)
 
 
-def test_the_machine_is_that_of_the_weighted_sum():
+def test_the_classifier_equals_that_of_the_weighted_sum():
     X, y = wine()
     model = MKLClassifier(KERNELS, C=3.0, tol=1e-7).fit(X, y)
-    machine = KernelSVC(model.kernel_, C=3.0, tol=1e-7).fit(X, y)
-    np.testing.assert_allclose(model.decision_function(X), machine.decision_function(X), atol=1e-5)
+    classifier = KernelSVC(model.kernel_, C=3.0, tol=1e-7).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), classifier.decision_function(X), atol=1e-5)
 
 
 def test_sparse_weights_leave_out_noise():
@@ -89,23 +89,23 @@ def test_sparse_weights_leave_out_noise():
 
 
 @pytest.mark.parametrize("multi_class", ["ovo", "ovr"])
-def test_held_streamed_and_precomputed_agree(multi_class):
+def test_stored_streamed_and_precomputed_kernels_agree(multi_class):
     X, y = load_digits(return_X_y=True)
     X, y = X[:500] / 16, y[:500]
     kernels = [RBF(0.1), RBF(1.0)]
     settings = {"C": 2.0, "multi_class": multi_class, "tol": 1e-5, "weight_tol": 1e-4}
-    held = MKLClassifier(kernels, **settings)
+    stored = MKLClassifier(kernels, **settings)
     fixed = 10**9 - row_budget("1GB", kernels[0] + kernels[1], X, 1)
     streamed = MKLClassifier(kernels, **settings, memory_budget=int(fixed + 5e6))  # three matrices take 6 MB
-    assert isinstance(held._stack(kernels, X, 500, 0)[0], StoredKernels)
+    assert isinstance(stored._stack(kernels, X, 500, 0)[0], StoredKernels)
     assert isinstance(streamed._stack(kernels, X, 500, 0)[0], StreamedKernels)
-    held.fit(X, y)
+    stored.fit(X, y)
     streamed.fit(X, y)
     grams = [kernel(X, X) for kernel in kernels]
     given = MKLClassifier("precomputed", **settings).fit(grams, y)
     for model, points in ((streamed, X), (given, grams)):
-        np.testing.assert_allclose(model.weights_, held.weights_, rtol=1e-5)
-        np.testing.assert_allclose(model._scores(points), held._scores(X), atol=1e-3)
+        np.testing.assert_allclose(model.weights_, stored.weights_, rtol=1e-5)
+        np.testing.assert_allclose(model._scores(points), stored._scores(X), atol=1e-3)
 
 
 def test_float32_grams():
@@ -121,13 +121,13 @@ def test_quadratic_forms():
     X, y = wine()
     options = {"n_classes": 3, "one_vs_one": True}
     fit = DualFit(RBF(0.1), X, make_solver("smo", 1e-5, None), 1e9)
-    machine = solve_multiclass(fit, y, np.ones(len(y)), **options)
+    model = solve_multiclass(fit, y, np.ones(len(y)), **options)
     expected = []
     for kernel in KERNELS:
-        K = kernel(X[machine.support], X[machine.support])
-        expected.append(sum(beta @ K @ beta for beta in machine.by_problem()))
-    np.testing.assert_allclose(StreamedKernels(KERNELS, X).quadratic_forms(machine), expected, rtol=1e-9)
-    np.testing.assert_allclose(StoredKernels.of(KERNELS, X).quadratic_forms(machine), expected, rtol=1e-9)
+        K = kernel(X[model.support], X[model.support])
+        expected.append(sum(beta @ K @ beta for beta in model.by_problem()))
+    np.testing.assert_allclose(StreamedKernels(KERNELS, X).quadratic_forms(model), expected, rtol=1e-9)
+    np.testing.assert_allclose(StoredKernels.of(KERNELS, X).quadratic_forms(model), expected, rtol=1e-9)
 
 
 def test_a_cap_on_alternations_warns_with_the_gap():

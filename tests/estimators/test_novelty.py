@@ -1,4 +1,4 @@
-"""NystromNovelty against the exact Gaussian process, and the rate of its false alarms."""
+"""NystromNovelty against the exact Gaussian process, and its false-positive rate."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def rows(n=400, d=3, seed=0):
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
-def test_is_the_variance_of_a_gaussian_process_where_the_landmarks_are_all_rows():
+def test_equals_the_exact_gaussian_process_if_all_rows_are_landmarks():
     X, new, gamma, C = rows(80), 2 * rows(50, seed=1), 0.3, 10.0
     model = NystromNovelty(gamma=gamma, C=C, landmarks=X).fit(X)
     process = GaussianProcessRegressor(RBF((2 * gamma) ** -0.5), alpha=1 / C, optimizer=None).fit(X, X[:, 0])
@@ -26,7 +26,7 @@ def test_is_the_variance_of_a_gaussian_process_where_the_landmarks_are_all_rows(
     np.testing.assert_allclose(-model.score_samples(new), truth, atol=1e-6)
 
 
-def test_what_is_usual_is_each_row_seen_from_the_others():
+def test_calibration_scores_each_row_given_the_other_rows():
     X, gamma, C = rows(40), 0.3, 10.0
     model = NystromNovelty(gamma=gamma, C=C, landmarks=X).fit(X)
     alone = []
@@ -37,7 +37,7 @@ def test_what_is_usual_is_each_row_seen_from_the_others():
     np.testing.assert_allclose(model.calibration_, np.sort(alone), atol=1e-6)
 
 
-def test_on_landmarks_it_is_the_formula():
+def test_landmark_variance_equals_the_formula():
     X, gamma, C, chosen = rows(200), 0.3, 5.0, np.arange(0, 200, 10)
     model = NystromNovelty(gamma=gamma, C=C, landmarks=chosen).fit(X)
     new = 2 * rows(30, seed=1)
@@ -48,7 +48,7 @@ def test_on_landmarks_it_is_the_formula():
 
 
 @pytest.mark.parametrize("n", [400, 3000])
-def test_false_alarms_are_as_rare_as_asked(n):
+def test_the_false_positive_rate_is_the_requested_one(n):
     """Means over fits, so that the coverage of one sample of rows does not matter."""
     shares = []
     for seed in range(8):
@@ -57,7 +57,7 @@ def test_false_alarms_are_as_rare_as_asked(n):
     assert np.mean(shares) == pytest.approx(0.1, abs=0.015)
 
 
-def test_p_values_are_uniform_for_usual_rows_and_small_for_far_ones():
+def test_p_values_are_uniform_for_inliers_and_small_for_outliers():
     model = NystromNovelty(random_state=0).fit(rows(5000))
     usual = model.p_values(rows(4000, seed=1))
     np.testing.assert_allclose(np.quantile(usual, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.03)
@@ -67,7 +67,7 @@ def test_p_values_are_uniform_for_usual_rows_and_small_for_far_ones():
     np.testing.assert_allclose(model.score_samples(1e6 * far), -1.0)
 
 
-def test_tells_strangers_from_rows_between_two_clusters():
+def test_rows_between_two_clusters_are_novel():
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(size=(2000, 2)) - 4, rng.normal(size=(2000, 2)) + 4])
     fresh = np.concatenate([rng.normal(size=(300, 2)) - 4, rng.normal(size=(300, 2)) + 4])
@@ -92,7 +92,7 @@ def test_sparse_float32_and_files(tmp_path):
 
 
 @pytest.mark.parametrize("constant", [True, False])
-def test_the_process_of_sums_is_that_of_the_rows(constant):
+def test_the_process_from_sums_equals_that_from_rows(constant):
     """Leverages by the hat matrix of a ridge regression, with an unpenalised bias or none."""
     rng = np.random.default_rng(0)
     Phi, ridge = rng.normal(size=(60, 5)) + 1, 0.7
@@ -106,7 +106,7 @@ def test_the_process_of_sums_is_that_of_the_rows(constant):
 
 
 @pytest.mark.parametrize("settings", [{"C": 0}, {"n_landmarks": 2.5}, {"false_alarms": 0}, {"false_alarms": "auto"}])
-def test_says_what_cannot_be(settings):
+def test_invalid_settings_raise(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         NystromNovelty(**settings).fit(rows(30))
 

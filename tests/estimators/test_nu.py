@@ -49,8 +49,8 @@ def test_pairs_of_classes_equal_scikit_learn(load, shape):
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
-def test_classifier_is_the_one_with_c_that_it_found():
-    """The multipliers at their bound say which C the machine has; fitted with that C it is the same."""
+def test_classifier_equals_the_one_with_the_resulting_c():
+    """The multipliers at their bound give the corresponding C; a fit with this C has the same solution."""
     X, y = two_classes()
     model = KernelSVC(nu=0.4, gamma=0.5, tol=1e-10).fit(X, y)
     C = np.abs(model.dual_coef_).max()
@@ -59,7 +59,7 @@ def test_classifier_is_the_one_with_c_that_it_found():
     assert np.abs(model.dual_coef_).sum() / (C * len(y)) == pytest.approx(0.4)
 
 
-def test_classifier_weights_are_repetitions():
+def test_a_weight_equals_repeated_rows():
     X, y = two_classes(100)
     counts = np.random.default_rng(3).integers(0, 3, size=100)
     weighted = KernelSVC(nu=0.3, gamma=0.5, tol=1e-10).fit(X, y, sample_weight=counts)
@@ -75,7 +75,7 @@ def test_classifier_beyond_one_working_set_and_by_sparse_rows():
     np.testing.assert_allclose(model.decision_function(X), theirs, atol=1e-3)
 
 
-def test_a_nu_that_the_classes_cannot_fill_is_refused():
+def test_a_nu_too_large_for_the_classes_raises():
     X, _ = two_classes(100)
     y = (np.arange(100) < 10).astype(int)
     with pytest.raises(ValueError, match=r"infeasible.*at most 0\.2"):
@@ -84,7 +84,7 @@ def test_a_nu_that_the_classes_cannot_fill_is_refused():
         KernelSVC(nu=0.1, solver="simple_smo").fit(X, y)
 
 
-def test_classes_that_are_the_same_have_no_margin():
+def test_equal_classes_without_a_margin_raise():
     X, _ = two_classes(40)
     with pytest.raises(ValueError, match="no margin"):
         KernelSVC(nu=1.0, tol=1e-9).fit(np.concatenate([X, X]), np.repeat([0, 1], 40))
@@ -99,7 +99,7 @@ def test_regressor_equals_scikit_learn(kernel, nu):
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-4)
 
 
-def test_regressor_is_the_one_with_the_tube_that_it_found():
+def test_regressor_equals_the_one_with_the_resulting_tube():
     X, y = noisy()
     model = KernelSVR(nu=0.4, gamma=0.5, C=2.0, tol=1e-10).fit(X, y)
     same = KernelSVR(epsilon=model.epsilon_, gamma=0.5, C=2.0, tol=1e-10).fit(X, y)
@@ -109,7 +109,7 @@ def test_regressor_is_the_one_with_the_tube_that_it_found():
 
 
 @pytest.mark.parametrize("nu", [0.95, 1.0])
-def test_a_tube_is_never_narrower_than_nothing(nu):
+def test_the_width_of_the_tube_is_not_negative(nu):
     """Where all rows can be fitted within a tube of no width, a larger nu changes nothing."""
     X, _ = noisy(51)
     y = X[:, 0]

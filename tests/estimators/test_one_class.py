@@ -1,4 +1,4 @@
-"""KernelOneClassSVM against scikit-learn's, and what a large fit does differently."""
+"""KernelOneClassSVM against scikit-learn's, and the steps that only a large fit takes."""
 
 from dataclasses import replace
 
@@ -25,8 +25,8 @@ def rows(n=300, d=4, seed=0):
 @pytest.mark.parametrize("nu", [0.0217, 0.111, 0.517, 0.903])
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian"])
 def test_equals_scikit_learn(kernel, nu):
-    """Whose kernel values are in single precision: hence the digits compared."""
-    shift = 6.0 if kernel == "linear" else 0.0  # away from the origin, which a linear machine separates from the rows
+    """scikit-learn's kernel values are in single precision, which limits the digits compared."""
+    shift = 6.0 if kernel == "linear" else 0.0  # away from the origin, from which a linear kernel separates the rows
     X, new = rows() + shift, rows(seed=1) + shift
     settings = {"nu": nu, "gamma": 0.2, "coef0": 1.0}
     theirs = OneClassSVM(kernel=laplacian_kernel_02 if kernel == "laplacian" else kernel, **settings, tol=1e-5).fit(X)
@@ -43,7 +43,7 @@ def laplacian_kernel_02(A, B):
 
 
 def test_with_nu_one_all_multipliers_are_at_their_bounds():
-    """Where scikit-learn's ends without a finite offset."""
+    """scikit-learn returns no finite offset here."""
     X = rows(50)
     model = KernelOneClassSVM(nu=1.0, gamma=0.2).fit(X)
     np.testing.assert_allclose(model.score_samples(X), rbf_kernel(X, gamma=0.2).sum(axis=1))
@@ -51,7 +51,7 @@ def test_with_nu_one_all_multipliers_are_at_their_bounds():
 
 
 def test_solves_the_quadratic_programme():
-    """The optimum of a general solver that knows nothing of multipliers."""
+    """The objective equals that of a general solver for constrained problems."""
     X, nu = rows(40), 0.3
     K = rbf_kernel(X, gamma=0.3)
     best = minimize(
@@ -103,7 +103,7 @@ def test_scores_in_float32_do_not_change_the_solution(tol, divisor):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_start_from_part_of_the_rows_changes_nothing(dtype):
+def test_a_start_from_a_subset_does_not_change_the_solution(dtype):
     """Large fits start from the model of an eighth of the rows, whose product is computed separately."""
     X = rows(900).astype(dtype)
     tol = 1e-8 if dtype == "float64" else 1e-4
@@ -123,7 +123,7 @@ def test_rows_beyond_one_working_set_within_a_budget():
     assert model.offset_ == pytest.approx(theirs.offset_[0], rel=1e-4)
 
 
-def test_weights_are_repetitions():
+def test_a_weight_equals_repeated_rows():
     X = rows(120)
     counts = np.random.default_rng(1).integers(0, 4, size=120)
     weighted = KernelOneClassSVM(nu=0.3, gamma=0.2, tol=1e-10).fit(X, sample_weight=counts)

@@ -56,14 +56,14 @@ def vote_on(image, labels, scores=None):
     return voter.fit(training, ["a", "b", "c"])
 
 
-def test_the_most_frequent_label_wins():
+def test_most_frequent_label_is_predicted():
     image = one_row(0, 1, 1, 2)
     voter = vote_on(image, ["a", "b", "c"])
     assert voter.predict(image)[0] == "b"
     assert_allclose(voter.predict_proba(image), [[0.25, 0.5, 0.25]])
 
 
-def test_ties_go_to_the_larger_sum_of_scores_among_the_tied():
+def test_ties_are_broken_by_the_sum_of_scores():
     image = one_row(0, 0, 1, 1, 2)
     # c has the largest score of all, but is not among the tied.
     scores = [[1, 0.5, 9], [0, 3, 9], [0, 0, 9]]
@@ -86,7 +86,7 @@ def test_labels_alone_break_ties_by_the_order_of_classes():
     assert voter.predict(image)[0] == "b"
 
 
-def test_it_learns_every_window_with_its_image_label(digits):
+def test_patches_have_the_label_of_their_image(digits):
     X, y, X_test, _ = digits
     voter = PatchClassifier(LSSVC(C=10.0), patch_size=7).fit(X, y)
     windows = Patches(7)
@@ -125,7 +125,7 @@ def test_two_classes_with_one_score(digits):
     assert voter.score(X_test[two_test], y_test[two_test]) > 0.98
 
 
-def test_windows_beyond_the_budget_go_through_a_file(digits, monkeypatch):
+def test_patches_beyond_the_budget_are_stored_in_a_file(digits, monkeypatch):
     X, y, X_test, _ = digits
     folders = []
     make = tempfile.TemporaryDirectory
@@ -148,7 +148,7 @@ def test_windows_beyond_the_budget_go_through_a_file(digits, monkeypatch):
     assert_array_equal(in_a_file.classes_[one_image.argmax(axis=1)], expected)
 
 
-def test_weights_reach_the_windows(digits):
+def test_sample_weights_are_repeated_for_each_patch(digits):
     X, y, X_test, _ = digits
     weights = np.arange(600) % 3
     weighted = PatchClassifier(LSSVC(solver="cholesky"), patch_size=7).fit(X[:150], y[:150], weights[:150])
@@ -169,7 +169,7 @@ def test_flat_rows_colour_and_names(digits):
     assert clone(voter).fit(colour, y).estimator_.n_features_in_ == 108
 
 
-def test_it_can_be_searched_cloned_and_saved(digits, tmp_path):
+def test_grid_search_clone_and_saving(digits, tmp_path):
     X, y, X_test, _ = digits
     search = GridSearchCV(
         PatchClassifier(LSSVC(), patch_size=7), {"patch_size": [7, 8], "estimator__C": [1.0, 10.0]}, cv=2
@@ -180,14 +180,14 @@ def test_it_can_be_searched_cloned_and_saved(digits, tmp_path):
     assert_array_equal(gramless.load(tmp_path / "model.skops").predict(X_test), best.predict(X_test))
 
 
-def test_the_default_is_the_documents_machine(digits):
+def test_default_estimator_is_that_of_the_paper(digits):
     X, y, X_test, y_test = digits
     voter = PatchClassifier(patch_size=7).fit(X, y)
     assert isinstance(voter.estimator_, PrototypeLSSVC)
     assert voter.score(X_test, y_test) > 0.9
 
 
-def test_blank_images_do_no_harm(digits):
+def test_blank_images_are_accepted(digits):
     X, y, X_test, y_test = digits
     spoilt = np.concatenate([np.zeros_like(X[:20]), np.full_like(X[:20], 7), X])
     labels = np.concatenate([y[:40], y])
@@ -207,12 +207,12 @@ def test_blank_images_do_no_harm(digits):
         ({"patch_size": 3, "vote": "soft", "estimator": RidgeClassifier()}, np.ones((4, 8, 8)), "does not have"),
     ],
 )
-def test_what_is_no_image_is_refused(settings, X, words):
+def test_invalid_images_raise(settings, X, words):
     with pytest.raises(ValueError, match=words):
         PatchClassifier(**settings).fit(X, [0, 1, 0, 1])
 
 
-def test_a_failed_fit_changes_nothing(digits):
+def test_failed_fit_does_not_change_the_model(digits):
     X, y, X_test, _ = digits
     voter = PatchClassifier(RidgeClassifier(), patch_size=7).fit(X, y)
     before = voter.predict(X_test)
@@ -221,12 +221,12 @@ def test_a_failed_fit_changes_nothing(digits):
     assert_array_equal(voter.predict(X_test), before)
 
 
-def test_soft_probabilities_need_an_estimator_that_has_them():
+def test_soft_votes_without_predict_proba_raise():
     assert not hasattr(PatchClassifier(RidgeClassifier(), vote="soft"), "predict_proba")
     assert hasattr(PatchClassifier(RidgeClassifier()), "predict_proba")
 
 
-def test_the_default_patch_size_follows_the_images(digits):
+def test_default_patch_size(digits):
     X, y, X_test, y_test = digits
     voter = PatchClassifier(LSSVC(C=10.0)).fit(X, y)
     assert voter.n_patches_ == 4

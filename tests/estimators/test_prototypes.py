@@ -16,7 +16,7 @@ def digits(digits):
     return X[:1200], y[:1200], X[1200:], y[1200:]
 
 
-def test_the_model_is_a_least_squares_machine_on_the_centroids(digits):
+def test_the_model_is_a_least_squares_classifier_on_the_centroids(digits):
     X, y, X_test, _ = digits
     model = PrototypeLSSVC(n_prototypes=15, random_state=0, **POLYNOMIAL).fit(X, y)
     assert_array_equal(model.n_prototypes_, 15)
@@ -49,7 +49,7 @@ def test_more_prototypes_and_a_refit_both_lower_the_error(digits):
     assert refitted < few
 
 
-def test_refit_is_a_nystrom_machine_on_the_prototypes(digits):
+def test_refit_is_a_nystrom_classifier_on_the_prototypes(digits):
     X, y, X_test, _ = digits
     model = PrototypeLSSVC(n_prototypes=10, refit=True, random_state=0, **POLYNOMIAL).fit(X, y)
     expected = NystromLSSVC(landmarks=model.points_, **POLYNOMIAL).fit(X, y)
@@ -57,7 +57,7 @@ def test_refit_is_a_nystrom_machine_on_the_prototypes(digits):
     assert model.solver_ == "normal equations"
 
 
-def test_a_class_with_fewer_points_keeps_them_all(digits):
+def test_a_class_with_fewer_rows_uses_all_rows(digits):
     X, y, X_test, _ = digits
     kept = np.flatnonzero((y != 3) | (np.cumsum(y == 3) <= 7))
     model = PrototypeLSSVC(n_prototypes=20, random_state=0, **POLYNOMIAL).fit(X[kept], y[kept])
@@ -73,7 +73,7 @@ def test_a_class_with_fewer_points_keeps_them_all(digits):
     ("wanted", "counts"),
     [(0.1, [3, 2]), ({"a": 4, "b": 0.5}, [4, 10]), ({"a": 1.0, "b": 1}, [30, 1])],
 )
-def test_prototypes_by_share_and_by_class(wanted, counts):
+def test_prototypes_by_fraction_and_by_class(wanted, counts):
     X = np.random.default_rng(0).standard_normal((50, 4))
     y = np.array(["a"] * 30 + ["b"] * 20)
     model = PrototypeLSSVC(n_prototypes=wanted, random_state=0).fit(X, y)
@@ -81,7 +81,7 @@ def test_prototypes_by_share_and_by_class(wanted, counts):
     assert [report["prototypes"] for report in model.clusterings_] == counts
 
 
-def test_prototypes_are_as_long_as_the_points_they_stand_for():
+def test_prototypes_have_the_mean_norm_of_their_members():
     rng = np.random.default_rng(0)
     X = np.concatenate([5 + rng.random((60, 3)), -20 - rng.random((60, 3))])
     y = np.repeat([0, 1], 60)
@@ -92,7 +92,7 @@ def test_prototypes_are_as_long_as_the_points_they_stand_for():
     assert model.score(X, y) == 1
 
 
-def test_weights_pull_the_centroids_and_zero_removes():
+def test_centroids_are_weighted_means_and_weight_zero_is_ignored():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((80, 3)), np.arange(80) % 2
     weights = rng.integers(0, 3, 80).astype(float)
@@ -143,7 +143,7 @@ def test_bytes_are_computed_in_single_precision(digit_images):
     assert model.points_.dtype == model.dual_coef_.dtype == np.float32
 
 
-def test_the_exact_solution_gives_way_where_memory_is_short():
+def test_cholesky_is_replaced_if_memory_is_scarce():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((2400, 8)).astype(np.float32), np.arange(2400) % 2
     settings = {"n_prototypes": 1100, "kmeans_max_iter": 2, "C": 10.0, "random_state": 0}
@@ -170,6 +170,7 @@ def test_probabilities(digits, probability):
         ({"n_prototypes": 0}, "n_prototypes"),
         ({"n_prototypes": 1.5}, "n_prototypes"),
         ({"n_prototypes": {0: 3}}, "no entry for the class"),
+        ({"n_prototypes": {0: 3, 1: 2.5}}, "'n_prototypes' parameter of PrototypeLSSVC"),
         ({"kernel": "precomputed"}, "new points"),
         ({"C": -1}, "'C' parameter of PrototypeLSSVC"),
         ({"init": "far"}, "'init' parameter of PrototypeLSSVC"),
@@ -181,7 +182,7 @@ def test_bad_settings_are_named(settings, words):
         PrototypeLSSVC(**settings).fit(X, np.arange(300) % 2)
 
 
-def test_clustering_settings_arrive(digits):
+def test_clustering_settings_are_used(digits):
     X, y, _, _ = digits
     model = PrototypeLSSVC(n_prototypes=5, kmeans_max_iter=2, init="k-means++", batch_size=50, random_state=0, **POLYNOMIAL)
     model.fit(X, y)
@@ -203,7 +204,7 @@ def test_a_device_gives_the_same_model(digits, refit):
     assert_allclose(there.decision_function(X_test), here.decision_function(X_test), atol=1e-5)
 
 
-def test_refit_without_the_rows_of_a_class_that_weigh_nothing(digits):
+def test_refit_ignores_rows_of_weight_zero(digits):
     X, y, X_test, _ = digits
     weights = np.where(y == 4, 0.0, 1.0)
     weighted = PrototypeLSSVC(n_prototypes=5, refit=True, random_state=0).fit(X, y, weights)
@@ -214,6 +215,6 @@ def test_refit_without_the_rows_of_a_class_that_weigh_nothing(digits):
     assert_allclose(weighted.decision_function(X_test), without.decision_function(X_test), atol=1e-8)
 
 
-def test_unknown_probability_is_an_error_about_this_estimator():
+def test_unknown_probability_raises_with_the_name_of_the_estimator():
     with pytest.raises(ValueError, match="'probability' parameter of PrototypeLSSVC"):
         PrototypeLSSVC(probability=True).fit(np.eye(4), [0, 0, 1, 1])

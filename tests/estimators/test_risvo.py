@@ -54,7 +54,7 @@ def test_one_step_solves_the_stated_problem(digits):
 
 
 @pytest.mark.parametrize("labels", ["many", "two"])
-def test_all_points_are_a_least_squares_machine(labels, digits, two):
+def test_landmarks_all_is_a_least_squares_classifier(labels, digits, two):
     X, y = digits if labels == "many" else two
     fitted = model(landmarks="all", max_iter=1, rho=0.05).fit(X, y)
     reference = LSSVC(C=20.0, gamma=0.2, solver="cholesky").fit(X, y)
@@ -112,7 +112,7 @@ def test_ends_stable_and_equal_to_a_fit_of_the_active_set_alone(landmarks, rho, 
     np.testing.assert_allclose(alone.decision_function(X), fitted.decision_function(X), atol=1e-6)
 
 
-def test_more_accurate_than_chance_by_far_and_with_two_classes(two):
+def test_two_classes_and_accuracy(two):
     X, y = two
     fitted = model(rho=0.1).fit(X[:250], y[:250])
     assert fitted.dual_coef_.shape[1] == 1
@@ -146,8 +146,8 @@ def test_removal_and_summation_agree(digits):
     assert [system.updated_by for system in systems] == ["removal", "summation"]
 
 
-def test_sums_are_rebuilt_when_what_has_left_dwarfs_what_is_there():
-    """A few enormous rows leave: their rounding must not stay behind in the equations of the small ones."""
+def test_sums_are_recomputed_if_discarded_rows_are_much_larger():
+    """A few rows with very large values are discarded; their rounding errors must not remain in the sums."""
     rng = np.random.default_rng(0)
     X = np.vstack([1e6 * rng.normal(size=(5, 2)), rng.normal(size=(60, 2))])
     Z = np.sign(X[:, :1])
@@ -159,7 +159,7 @@ def test_sums_are_rebuilt_when_what_has_left_dwarfs_what_is_there():
     np.testing.assert_allclose(X[5:9].T @ coef, X[5:9].T @ fresh.solve(np.arange(60))[0], atol=1e-8)
 
 
-def test_violations_are_those_seen_from_outside(digits):
+def test_violations_equal_those_computed_from_the_scores(digits):
     X, y = digits
     margins = []
     T = signed_targets(y, 10)
@@ -178,14 +178,14 @@ def test_violations_are_those_seen_from_outside(digits):
     assert fitted.history_[-1]["training_error"] == np.mean(fitted.predict(X) != y)
 
 
-def test_inclusion_check_changes_nothing_but_the_report(digits):
+def test_check_inclusion_does_not_change_the_model(digits):
     X, y = digits
     checked, unchecked = model(check_inclusion=True).fit(X, y), model().fit(X, y)
     np.testing.assert_array_equal(checked.active_set_, unchecked.active_set_)
     assert not hasattr(unchecked, "inclusion_violations_")
 
 
-def test_a_class_is_never_lost():
+def test_no_class_loses_all_active_rows():
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(size=(40, 2)), rng.normal(size=(3, 2)) + 50])
     y = np.r_[np.zeros(40), np.ones(3)]
@@ -195,7 +195,7 @@ def test_a_class_is_never_lost():
     assert fitted.score(X, y) == 1.0
 
 
-def test_weights_are_repetitions_and_zero_is_absence(digits):
+def test_a_weight_equals_repeated_rows_and_zero_removes_a_row(digits):
     X, y = digits
     landmarks = X[::10]
     weights = np.tile([0, 1, 2], 200)
@@ -226,7 +226,7 @@ def test_same_model_from_other_forms_of_the_data(landmarks, digits):
     np.testing.assert_allclose(looked_up.decision_function(K), expected, atol=1e-6)
 
 
-def test_points_that_are_no_rows(digits):
+def test_landmarks_that_are_not_training_rows(digits):
     X, y = digits
     fitted = model(landmarks="kmeans").fit(X, y)
     assert fitted.support_ is None
@@ -251,7 +251,7 @@ def test_streamed_within_a_small_budget(digits):
         model(landmarks="all", memory_budget="1MB").fit(X, y)
 
 
-def test_nearly_singular_equations_are_not_silent(digits):
+def test_nearly_singular_equations_warn(digits):
     X, y = digits
     with pytest.warns(LinAlgWarning, match="raise rho"):
         model(kernel="linear", rho=1e-18, max_iter=1, landmarks=np.arange(100)).fit(1e3 * X, y)
@@ -288,12 +288,12 @@ def test_callback_stops(digits):
         ({"probability": "sigmoid"}, "softmax"),
     ],
 )
-def test_settings_that_cannot_be(settings, message, digits):
+def test_invalid_settings_raise(settings, message, digits):
     with pytest.raises(ValueError, match=message):
         model(**settings).fit(*digits)
 
 
-def test_a_precomputed_basis_of_all_rows_in_an_order_of_its_own(digits):
+def test_a_permuted_basis_of_a_precomputed_kernel(digits):
     X, y = digits[0][:80], digits[1][:80]
     points = model(landmarks="basis", n_landmarks=80).fit(X, y)
     assert len(points.support_) == 80
@@ -304,7 +304,7 @@ def test_a_precomputed_basis_of_all_rows_in_an_order_of_its_own(digits):
 
 
 @pytest.mark.parametrize("landmarks", ["uniform", "all"])
-def test_a_machine_fitted_on_tensors_can_be_saved(landmarks, digits, tmp_path):
+def test_a_model_fitted_on_tensors_can_be_saved(landmarks, digits, tmp_path):
     torch = pytest.importorskip("torch")
     X, y = digits
     fitted = model(landmarks=landmarks).fit(torch.as_tensor(X), y)

@@ -47,7 +47,7 @@ def test_well_separated_directions_are_found(init, batch_size):
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 7])
-def test_iterations_are_those_of_the_textbook(iterations):
+def test_iterations_equal_the_textbook_algorithm(iterations):
     X, _ = directions(dtype=np.float64, seed=3)
     start = np.random.default_rng(0).standard_normal((4, 12))
     start /= np.linalg.norm(start, axis=1, keepdims=True)
@@ -55,7 +55,7 @@ def test_iterations_are_those_of_the_textbook(iterations):
     assert_allclose(kmeans.cluster_centers_, lloyd(X, start, iterations), atol=1e-10)
 
 
-def test_inertia_never_rises_and_the_history_says_why_it_stopped():
+def test_inertia_never_increases_and_the_history_has_the_stopping_criterion():
     X = np.random.default_rng(1).standard_normal((2000, 20)).astype(np.float32)
     kmeans = SphericalKMeans(30, init="random", random_state=0, max_iter=300).fit(X)
     inertia = [step["inertia"] for step in kmeans.history_]
@@ -66,7 +66,7 @@ def test_inertia_never_rises_and_the_history_says_why_it_stopped():
     assert_allclose(kmeans.inertia_, kmeans.transform(X).min(axis=1).sum(), rtol=1e-4)
 
 
-def test_lengths_do_not_matter_and_weights_count_as_copies():
+def test_norms_are_ignored_and_weights_equal_repeated_rows():
     X, _ = directions(dtype=np.float64)
     lengths = np.random.default_rng(0).uniform(0.1, 9, (300, 1))
     kmeans = SphericalKMeans(5, random_state=0)
@@ -81,7 +81,7 @@ def test_lengths_do_not_matter_and_weights_count_as_copies():
 
 
 @pytest.mark.parametrize("batch_size", [None, 100])
-def test_empty_clusters_take_the_worst_served_points(batch_size):
+def test_empty_clusters_get_the_points_farthest_from_their_centroids(batch_size):
     X, groups = directions()
     start = np.tile(X[:1], (5, 1))
     kmeans = SphericalKMeans(5, init=start, batch_size=batch_size).fit(X)
@@ -98,7 +98,7 @@ def test_too_few_directions_end_with_a_warning():
         assert_allclose(kmeans.inertia_, 0, atol=1e-12)
 
 
-def test_zero_rows_have_no_say():
+def test_zero_rows_do_not_change_the_centroids():
     X, _ = directions()
     with_zeros = np.concatenate([np.zeros((40, 12), np.float32), X])
     start = SphericalKMeans(5, random_state=0).fit(X).cluster_centers_
@@ -132,7 +132,7 @@ def test_working_memory_does_not_grow_with_points_times_clusters():
 
 @pytest.mark.parametrize("init", ["k-means++", "random"])
 @pytest.mark.parametrize("batch_size", [None, 64])
-def test_torch_tensors_take_the_same_path(init, batch_size):
+def test_tensors_give_the_same_clusters(init, batch_size):
     torch = pytest.importorskip("torch")
     X, _ = directions(dtype=np.float64)
     kmeans = SphericalKMeans(5, init=init, batch_size=batch_size, max_iter=8, random_state=0)
@@ -145,7 +145,7 @@ def test_torch_tensors_take_the_same_path(init, batch_size):
     assert_array_equal(moved.labels_, here.labels_)
 
 
-def test_bad_tensors_are_refused():
+def test_invalid_tensors_raise():
     torch = pytest.importorskip("torch")
     with pytest.raises(ValueError, match="NaN"):
         SphericalKMeans(1).fit(torch.tensor([[float("nan"), 1.0]]))

@@ -62,7 +62,7 @@ def dual_objectives(model, kernel, X, y):
 
 @pytest.mark.parametrize("C", [0.1, 10.0])
 @pytest.mark.parametrize("name", DATASETS)
-def test_objective_labels_and_support_of_sklearn(name, C):
+def test_objective_labels_and_support_equal_sklearn(name, C):
     X, X_test, y, _ = split(name)
     gamma = 1.0 / X.shape[1]
     peer = SVC(C=C, gamma=gamma).fit(X, y)
@@ -79,7 +79,7 @@ def test_objective_labels_and_support_of_sklearn(name, C):
     np.testing.assert_allclose(model.intercept_, peer.intercept_, atol=0.02)
 
 
-def test_layout_of_the_coefficients_is_that_of_sklearn():
+def test_coefficients_have_the_layout_of_sklearn():
     X, _, y, _ = split("wine")
     peer = SVC(C=5.0, gamma=0.1, tol=1e-9).fit(X, y)
     model = KernelSVC(C=5.0, gamma=0.1, tol=1e-9).fit(X, y)
@@ -178,7 +178,7 @@ def test_probabilities_of_two_classes_follow_the_score():
 
 
 @pytest.mark.parametrize("multi_class", ["ovo", "ovr"])
-def test_a_small_memory_budget_gives_the_same_machine(multi_class):
+def test_a_small_memory_budget_gives_the_same_model(multi_class):
     X, X_test, y, _ = split("digits")
     settings = {"C": 5.0, "gamma": 0.02, "multi_class": multi_class, "tol": 1e-5, "dtype": "float32"}
     large = KernelSVC(**settings).fit(X, y)
@@ -189,7 +189,7 @@ def test_a_small_memory_budget_gives_the_same_machine(multi_class):
         KernelSVC(memory_budget="1MB").fit(X, y)
 
 
-def test_the_same_seed_gives_the_same_machine_and_pickle_keeps_it():
+def test_the_same_seed_gives_the_same_model_also_after_pickling():
     X, X_test, y, _ = split("digits")
     first, second = (KernelSVC(C=5.0, random_state=0).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(first.dual_coef_, second.dual_coef_)
@@ -197,7 +197,7 @@ def test_the_same_seed_gives_the_same_machine_and_pickle_keeps_it():
     np.testing.assert_array_equal(restored.decision_function(X_test), first.decision_function(X_test))
 
 
-def test_a_saved_machine_is_the_same(tmp_path):
+def test_a_saved_model_is_unchanged(tmp_path):
     X, X_test, y, _ = split("wine")
     for number, kernel in enumerate(["rbf", Columns(RBF(0.1), slice(0, 5)) * Linear()]):
         model = KernelSVC(kernel, probability="sigmoid").fit(X, y)
@@ -208,7 +208,7 @@ def test_a_saved_machine_is_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("n_classes", [3, 10])
-def test_threads_do_not_change_the_machine(n_classes):
+def test_the_number_of_threads_does_not_change_the_model(n_classes):
     X, y = load_digits(return_X_y=True)
     X, y = X[y < n_classes] / 16, y[y < n_classes]
     machines = []
@@ -293,7 +293,7 @@ class TestPathologies:
         assert model.score(X, y) == 1.0
         np.testing.assert_allclose(model.dual_objective_, dual_objectives(peer, Linear(), X, y), rtol=1e-4)
 
-    def test_zero_weight_takes_a_sample_out(self):
+    def test_a_sample_of_weight_zero_is_ignored(self):
         X, X_test, y, _ = split("synthetic")
         weight = (np.arange(len(y)) % 3 > 0).astype(float)
         with_zeros = KernelSVC(gamma=0.1, tol=1e-7).fit(X, y, sample_weight=weight)
@@ -323,7 +323,7 @@ def test_settings_are_checked(setting, message):
         KernelSVC(**setting).fit(X, y)
 
 
-def test_sparse_input_is_the_dense_machine():
+def test_sparse_rows_give_the_model_of_dense_rows():
     X, y = load_digits(return_X_y=True)
     X = minmax_scale(X)[:600]
     dense = KernelSVC(C=2.0, gamma=0.1, tol=1e-7).fit(X, y[:600])
@@ -343,7 +343,7 @@ def test_scikit_learn_contract_of_one_vs_rest():
 
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_probabilities_do_not_see_rows_of_weight_zero(n_classes, kernel):
+def test_probabilities_ignore_rows_of_weight_zero(n_classes, kernel):
     X, y = make_classification(120, 5, n_informative=4, n_redundant=0, n_classes=n_classes, flip_y=0.2, random_state=0)
     weights = np.where(np.arange(120) < 80, 1.0, 0.0)
 
@@ -365,14 +365,14 @@ def test_probabilities_follow_the_weights():
     assert heavy.mean() > 0.65
 
 
-def test_no_sigmoids_stay_behind():
+def test_a_fit_without_probability_deletes_the_sigmoids():
     X, y = load_iris(return_X_y=True)
     model = KernelSVC(probability="sigmoid", random_state=0).fit(X, y).set_params(probability=False).fit(X, y)
     assert not hasattr(model, "sigmoids_")
 
 
 @pytest.mark.parametrize("settings", [{}, {"multi_class": "ovr"}, {"probability": "sigmoid"}])
-def test_a_callback_sees_the_fit_and_changes_nothing(settings):
+def test_a_callback_gets_the_records_and_does_not_change_the_model(settings):
     X, _, y, _ = split("wine")
     seen = []
     watched = KernelSVC(random_state=0, callback=lambda estimator, record: seen.append((estimator, record)), **settings)
@@ -386,7 +386,7 @@ def test_a_callback_sees_the_fit_and_changes_nothing(settings):
     assert last["seconds"] > 0
 
 
-def test_a_callback_ends_the_fit_and_what_it_left_is_said():
+def test_a_callback_stops_the_fit_and_the_violation_is_reported():
     X, y = make_classification(300, 5, flip_y=0.3, random_state=0)
     model = KernelSVC("linear", C=1e6, tol=1e-9, callback=lambda estimator, record: record["n_iter"] > 0).fit(X, y)
     assert model.kkt_violation_[0] > model.tol
@@ -404,7 +404,7 @@ def test_callbacks_of_iterative_solvers_raise():
         KernelSVC(callback="print").fit(X, y)
 
 
-def test_a_callback_that_raises_leaves_the_old_machine():
+def test_an_exception_of_a_callback_leaves_the_old_model():
     X, _, y, _ = split("wine")
     model = KernelSVC().fit(X, y)
     before = model.decision_function(X)
@@ -428,7 +428,7 @@ def test_verbose_shows_progress(capsys):
 class TestDropIn:
     """Code written for SVC: its parameters, attributes and shapes, with its numbers."""
 
-    def test_every_parameter_of_svc_is_taken(self):
+    def test_every_parameter_of_svc_is_accepted(self):
         X, X_test, y, _ = split("wine")
         settings = {**SVC().get_params(), "cache_size": 100, "shrinking": False, "max_iter": -1, "verbose": False}
         settings.update(break_ties=True, C=2.0, class_weight="balanced", tol=1e-8)
@@ -442,7 +442,7 @@ class TestDropIn:
         assert model.n_iter_.shape == peer.n_iter_.shape
         assert model.n_iter_.dtype == peer.n_iter_.dtype
 
-    def test_weights_do_not_enter_the_width(self):
+    def test_gamma_scale_ignores_the_weights(self):
         X, _, y, _ = split("synthetic")
         weight = np.random.default_rng(0).choice([0.1, 5.0], size=len(y))
         plain, weighted = KernelSVC().fit(X, y), KernelSVC(class_weight="balanced").fit(X, y, weight)
@@ -451,7 +451,7 @@ class TestDropIn:
     @pytest.mark.parametrize("multi_class", ["ovo", "ovr"])
     @pytest.mark.parametrize("sparse", [False, True])
     @pytest.mark.parametrize("name", ["cancer", "wine"])
-    def test_coef_is_the_linear_machine(self, name, sparse, multi_class):
+    def test_coef_gives_the_decision_function_of_a_linear_kernel(self, name, sparse, multi_class):
         X, X_test, y, _ = split(name)
         X = csr_matrix(X) if sparse else X
         model = KernelSVC("linear", decision_function_shape="ovo", multi_class=multi_class).fit(X, y)
@@ -463,7 +463,7 @@ class TestDropIn:
             model.coef_ = coef
         assert not hasattr(KernelSVC().fit(X, y), "coef_")
 
-    def test_features_are_selected_by_it(self):
+    def test_coef_can_select_features(self):
         X, _, y, _ = split("wine")
         for selector in (RFE, SelectFromModel):
             ours = selector(KernelSVC("linear", tol=1e-8)).fit(X, y)
@@ -487,7 +487,7 @@ class TestDropIn:
         assert np.isfinite(zero.dual_coef_).all()
         assert 0 not in zero.support_
 
-    def test_texts_by_a_function_of_the_user(self):
+    def test_a_kernel_function_of_texts(self):
         texts = ["spam spam eggs", "spam eggs spam", "ham and cheese", "cheese ham", "spam", "ham ham"] * 5
         y = ["no" if "spam" in text else "yes" for text in texts]
 
@@ -509,7 +509,7 @@ class TestDropIn:
         with pytest.raises(MemoryError, match="objects take"):
             KernelSVC(shared_words, memory_budget=1000).fit(texts, y)
 
-    def test_logarithms_and_the_second_name_of_sigmoid(self):
+    def test_log_probabilities_and_true_as_name_of_sigmoid(self):
         X, X_test, y, _ = split("wine")
         model = KernelSVC(probability=True, random_state=0).fit(X, y)
         same = KernelSVC(probability="sigmoid", random_state=0).fit(X, y)
@@ -534,14 +534,14 @@ class TestDropIn:
         with pytest.raises(ValueError, match="break_ties must be False"):
             KernelSVC(break_ties=True, decision_function_shape="ovo").fit(X, y).predict(X)
 
-    def test_a_cache_holds_rows_and_never_refuses(self):
+    def test_a_small_cache_slows_a_fit_and_does_not_fail(self):
         X, _, y, _ = split("digits")
         settings = {"C": 5.0, "gamma": 0.02, "tol": 1e-6}
         small, large = KernelSVC(cache_size=0.5, **settings).fit(X, y), KernelSVC(**settings).fit(X, y)
         np.testing.assert_allclose(small.dual_objective_, large.dual_objective_, rtol=1e-6)
 
 
-def test_ctrl_c_ends_the_fit_and_leaves_the_old_machine(tmp_path):
+def test_ctrl_c_ends_the_fit_and_leaves_the_old_model(tmp_path):
     """One-vs-one on two threads with a queue of pairs that would take minutes."""
     script = """
 import _thread, threading, time

@@ -1,4 +1,4 @@
-"""Support vector machines on tensors have the solutions of the CPU; `torch:cpu` runs the method where no card is."""
+"""Support vector machines on a device have the solutions of the CPU; `torch:cpu` runs the same code without a card."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from sklearn.datasets import load_digits, make_classification, make_regression
 from gramless import CUDA, KernelOneClassSVM, KernelSVC, KernelSVR
 from gramless._core.device_rows import SparseRows, rows_on_device
 from gramless.kernels import RBF, Exponential, Matern32, Matern52, Polynomial
-from gramless.svm.batched_smo import BatchedSMO
+from gramless.svm.batched_smo import BatchedSMO, FusedRowSums
 from gramless.svm.box_qp import BoxQP
-from gramless.svm.device_gram import FusedRowSums
 
 torch = pytest.importorskip("torch")
 CARD = pytest.param("cuda", marks=pytest.mark.gpu)
@@ -33,7 +32,7 @@ def digits():
     return (X / 16).astype(np.float32), y
 
 
-def test_one_vs_one_is_the_machine_of_the_cpu(digits, device):
+def test_one_vs_one_equals_the_cpu(digits, device):
     X, y = digits
     settings = {"C": 10.0, "gamma": 0.05, "tol": 1e-4, "random_state": 0}
     cpu = KernelSVC(**settings).fit(X[:1200], y[:1200])
@@ -48,7 +47,7 @@ def test_one_vs_one_is_the_machine_of_the_cpu(digits, device):
 
 @pytest.mark.parametrize("C", [1.0, 100.0])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_more_points_than_a_set_holds(device, C, dtype):
+def test_problems_larger_than_a_working_set(device, C, dtype):
     X, y = make_classification(2500, 8, flip_y=0.1, random_state=0)
     settings = {"C": C, "gamma": 0.1, "dtype": dtype, "class_weight": {0: 2.0}, "random_state": 0}
     cpu = KernelSVC(**settings).fit(X, y)
@@ -76,14 +75,14 @@ def test_regression(device, epsilon):
     np.testing.assert_allclose(other.predict(X), cpu.predict(X), atol=1e-3)
 
 
-@pytest.mark.parametrize("held", [True, False])
+@pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("n", [400, 3000])
-def test_one_class(device, n, held):
+def test_one_class(device, n, stored):
     rng = np.random.default_rng(0)
     X, weights = rng.normal(size=(n, 6)) * rng.lognormal(size=(n, 1)), rng.integers(0, 3, size=n).astype(float)
     settings = {"nu": 0.15, "gamma": 0.1, "tol": 1e-6, "random_state": 0}
     cpu = KernelOneClassSVM(**settings).fit(X, sample_weight=weights)
-    other = KernelOneClassSVM(device=device, memory_budget=None if held else "40MB", **settings)
+    other = KernelOneClassSVM(device=device, memory_budget=None if stored else "40MB", **settings)
     other.fit(X, sample_weight=weights)
     assert other.fit_status_ == 0
     np.testing.assert_allclose(other.offset_, cpu.offset_, rtol=1e-6)
@@ -135,14 +134,14 @@ def test_rows_that_stay_sparse_on_the_device(device):
     np.testing.assert_allclose(sparse.objective, full.objective, rtol=1e-6)
 
 
-def test_large_sets_are_problems_of_their_own(device):
+def test_large_working_sets_are_solved_by_small_ones(device):
     X, y = make_classification(4200, 8, flip_y=0.1, random_state=0)
     rows = rows_on_device(X.astype(np.float32), "cuda:0" if device == "cuda" else device, 0)
     problems = [BoxQP.classification(np.where(side, 1.0, -1.0), np.full(4200, 5.0)) for side in (y > 0, X[:, 0] > 0)]
     parts = [[slice(0, 4200)]] * 2
     solver = BatchedSMO(working_set=64, tol=1e-2)
-    held, computed = (solver.maximise(problems, parts, RBF(0.1), rows, budget) for budget in (1e9, 4e7))
-    for one, other in zip(held, computed, strict=True):
+    stored, computed = (solver.maximise(problems, parts, RBF(0.1), rows, budget) for budget in (1e9, 4e7))
+    for one, other in zip(stored, computed, strict=True):
         assert one.converged
         assert other.converged
         np.testing.assert_allclose(other.objective, one.objective, rtol=1e-3)
@@ -150,7 +149,7 @@ def test_large_sets_are_problems_of_their_own(device):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", [RBF(0.05), Matern32(0.2), Matern52(0.2), Polynomial(2, 0.1, 1.0), 2 * RBF(0.1)])
-def test_fused_rows_are_the_kernels_values(kernel):
+def test_fused_row_sums_equal_the_kernel(kernel):
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
     rng = np.random.default_rng(0)
@@ -176,7 +175,7 @@ def test_a_start_is_used(device):
     np.testing.assert_allclose(warm.objective, cold.objective, rtol=1e-8)
 
 
-def test_what_a_device_cannot_honour_is_refused(digits):
+def test_settings_that_a_device_does_not_support_raise(digits):
     X, y = digits[0][:100], digits[1][:100]
     with pytest.raises(ValueError, match="kernel function takes arrays on the CPU"):
         KernelSVC(kernel=lambda A, B: A @ B.T, device="torch:cpu").fit(X, y)
@@ -191,14 +190,14 @@ def test_what_a_device_cannot_honour_is_refused(digits):
 
 
 @pytest.mark.gpu
-def test_precision_and_storage_are_refused(digits):
+def test_precision_and_storage_raise(digits):
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
     with pytest.raises(ValueError, match="leave precision and storage out"):
         KernelSVC(device=CUDA(precision="medium")).fit(*digits)
 
 
-def test_a_pickle_holds_no_tensor(digits, device):
+def test_a_pickle_contains_no_tensor(digits, device):
     X, y = digits[0][:300], digits[1][:300]
     model = KernelSVC(device=device).fit(X, y)
     labels = model.predict(X)

@@ -19,7 +19,7 @@ def diabetes():
 
 @pytest.mark.parametrize("solver", ["smo", "simple_smo"])
 @pytest.mark.parametrize(("C", "epsilon"), [(0.1, 0.0), (1.0, 0.1), (20.0, 0.5)])
-def test_predictions_of_sklearn(C, epsilon, solver):
+def test_predictions_equal_sklearn(C, epsilon, solver):
     X, y = diabetes()
     X, y = X[:250], y[:250]
     model = KernelSVR(C=C, epsilon=epsilon, gamma=0.05, tol=1e-4, solver=solver).fit(X, y)
@@ -50,7 +50,7 @@ def test_weights_precomputed_and_float32():
     np.testing.assert_allclose(single.predict(X[400:].astype("f")), expected, atol=5e-3)
 
 
-def test_a_tube_that_holds_everything_needs_no_vectors():
+def test_a_tube_that_contains_all_targets_needs_no_support_vectors():
     X, y = diabetes()
     model = KernelSVR(epsilon=100.0).fit(X, y)
     assert len(model.support_) == 0
@@ -71,7 +71,7 @@ def test_settings_are_checked(setting):
         KernelSVR(**setting).fit(X, y)
 
 
-def test_a_callback_sees_the_fit_and_ends_it(capsys):
+def test_a_callback_gets_records_and_stops_the_fit(capsys):
     X, y = diabetes()
     seen = []
     watched = KernelSVR(C=10.0, verbose=1, callback=lambda estimator, record: seen.append(record)).fit(X, y)

@@ -34,7 +34,7 @@ def test_the_quantile_problem_is_solved(q):
 
 
 @pytest.mark.parametrize("q", [0.2, 0.7])
-def test_many_rows_of_a_linear_machine_with_large_c_are_quantile_regression(q):
+def test_a_linear_kernel_with_large_c_is_linear_quantile_regression(q):
     X, y = noisy(80)
     X = np.concatenate([X, X**2 / 6], axis=1)
     theirs = QuantileRegressor(quantile=q, alpha=0.0, solver="highs").fit(X, y)
@@ -43,7 +43,7 @@ def test_many_rows_of_a_linear_machine_with_large_c_are_quantile_regression(q):
     assert loss[0] == pytest.approx(loss[1], rel=1e-3)
 
 
-def test_several_quantiles_are_fitted_as_each_alone_and_never_cross():
+def test_several_quantiles_equal_single_fits_and_never_cross():
     X, y = noisy(60)
     quantiles = [0.9, 0.1, 0.5, 0.45]
     settings = {"loss": "pinball", "C": 50.0, "gamma": 4.0, "tol": 1e-8}
@@ -60,8 +60,8 @@ def test_several_quantiles_are_fitted_as_each_alone_and_never_cross():
     assert 0 < model.score(X, y) < 1
 
 
-def test_quantiles_of_a_machine_without_features_are_those_of_the_values():
-    """With a kernel that sees nothing the fit is the bias alone: linear programming finds the same."""
+def test_quantiles_with_a_constant_kernel_are_those_of_the_targets():
+    """With a constant kernel the fit is the bias alone, which equals the solution of a linear programme."""
     y = np.random.default_rng(0).exponential(size=41)
     X = np.zeros((41, 1))
     for q in (0.25, 0.5, 0.9):
@@ -74,7 +74,7 @@ def test_quantiles_of_a_machine_without_features_are_those_of_the_values():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_huber_is_the_minimum_of_its_primal(weighted):
+def test_huber_minimises_its_primal_objective(weighted):
     X, y = noisy(60)
     y[::10] += 8.0
     C, epsilon, K = 5.0, 0.3, rbf_kernel(X, gamma=0.5)
@@ -102,7 +102,7 @@ def test_huber_is_the_minimum_of_its_primal(weighted):
     np.testing.assert_allclose(model.predict(X), repeated.predict(X), atol=1e-6)
 
 
-def test_huber_with_errors_that_stay_small_is_least_squares():
+def test_huber_with_small_errors_is_least_squares():
     from gramless import LSSVR
 
     X, y = noisy()
@@ -119,7 +119,7 @@ def test_quantile_is_another_name_of_pinball():
 
 @pytest.mark.parametrize("loss", ["pinball", "huber"])
 def test_losses_beyond_one_working_set(loss):
-    """Rows that are not held whole: the conditions of optimality, checked with the whole matrix."""
+    """The Gram matrix is not stored; the optimality conditions are checked with the full matrix."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2500, 2))
     y = np.sin(2 * X[:, 0]) + rng.standard_t(2, size=2500)

@@ -1,4 +1,4 @@
-"""What holds for every image transformer: scikit-learn's contract, layouts, dtypes, blank images, blocks."""
+"""Properties of every image transformer: scikit-learn's contract, layouts, dtypes, blank images, blocks."""
 
 import pickle
 from dataclasses import replace
@@ -13,7 +13,7 @@ import gramless.images as images
 from gramless.images.transformer import ImageTransformer
 from gramless.images.tuning import TUNING
 
-# Those that need no fitting; a dictionary, which does, has tests of its own.
+# `PatchDictionary` is fitted and has its own tests.
 CLASSES = [made for made in map(images.__dict__.get, images.__all__) if issubclass(type(made), type)]
 TRANSFORMERS = [made() for made in CLASSES if issubclass(made, ImageTransformer) and made is not images.Patches]
 TRANSFORMERS += [
@@ -49,7 +49,7 @@ def test_scikit_learn_contract(estimator, check):
 
 
 @every
-def test_settings_survive_cloning_and_pickling(transformer, grey):
+def test_clone_and_pickle_give_equal_results(transformer, grey):
     expected = transformer.transform(grey)
     assert_array_equal(clone(transformer).fit(grey).transform(grey), expected)
     assert_array_equal(pickle.loads(pickle.dumps(transformer)).transform(grey), expected)
@@ -66,7 +66,7 @@ def test_flat_rows_with_a_shape_are_the_same_images(transformer, grey, colour):
 
 
 @every
-def test_small_types_give_float32_and_doubles_stay(transformer, grey):
+def test_output_is_float64_for_float64_and_else_float32(transformer, grey):
     single, double = transformer.transform(grey), transformer.transform(grey.astype(float))
     assert single.dtype == np.float32
     assert double.dtype == np.float64
@@ -75,7 +75,7 @@ def test_small_types_give_float32_and_doubles_stay(transformer, grey):
 
 @every
 @pytest.mark.parametrize("level", [0, 9])
-def test_blank_images_come_out_blank(transformer, level):
+def test_constant_images_give_zeros(transformer, level):
     out = transformer.transform(np.full((3, 12, 12), level, np.uint8))
     assert np.isfinite(out).all()
     if level == 0:
@@ -85,14 +85,14 @@ def test_blank_images_come_out_blank(transformer, level):
 
 
 @every
-def test_a_constant_float_image_has_no_direction(transformer):
+def test_features_of_constant_float_images_are_zero(transformer):
     out = transformer.transform(np.full((2, 12, 12), 0.1, np.float32))
     if isinstance(transformer, FEATURES):
         assert not out.any()
 
 
 @every
-def test_a_blank_image_does_not_disturb_its_neighbours(transformer, grey):
+def test_blank_image_does_not_change_other_results(transformer, grey):
     with_blank = np.concatenate([grey[:2], np.zeros_like(grey[:1]), grey[2:]])
     together = transformer.transform(with_blank).reshape(len(with_blank), -1)
     alone = transformer.transform(grey).reshape(len(grey), -1)
@@ -111,7 +111,7 @@ def test_blocks_and_threads_do_not_change_the_result(transformer, grey, colour, 
 
 
 @every
-def test_the_input_is_left_alone(transformer, grey):
+def test_input_is_not_modified(transformer, grey):
     X = grey.astype(np.float32)
     before = X.copy()
     transformer.transform(X)
@@ -119,7 +119,7 @@ def test_the_input_is_left_alone(transformer, grey):
 
 
 @every
-def test_shapes_that_do_not_fit_are_refused(transformer, grey):
+def test_wrong_shapes_raise(transformer, grey):
     with pytest.raises(ValueError, match="do not have the stated shape"):
         clone(transformer).set_params(shape=(9, 9)).transform(grey)
     with pytest.raises(ValueError, match="shape must be"):
@@ -132,14 +132,14 @@ def test_shapes_that_do_not_fit_are_refused(transformer, grey):
 
 
 @every
-def test_missing_values_are_refused(transformer):
+def test_missing_values_raise(transformer):
     X = np.ones((2, 12, 12))
     X[1, 3, 3] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         transformer.transform(X)
 
 
-def test_working_memory_is_that_of_a_block():
+def test_temporary_memory_is_bounded_by_blocks():
     import tracemalloc
 
     X = np.zeros((4000, 28, 28), np.uint8)
@@ -153,7 +153,7 @@ def test_working_memory_is_that_of_a_block():
 
 
 @every
-def test_half_precision_is_computed_in_single(transformer, grey):
+def test_float16_is_computed_in_float32(transformer, grey):
     half = (grey / 255).astype(np.float16)
     out = clone(transformer).fit_transform(half)
     assert out.dtype == np.float32

@@ -27,7 +27,7 @@ def test_histograms_agree_with_scikit_image(cell, bins, blocks, norm, reference,
     assert_allclose(found, expected, atol=1e-6)
 
 
-def test_feature_names_count_the_histogram():
+def test_number_of_feature_names():
     hog = HOG(7, 9, 1).fit(np.ones((1, 28, 28)))
     assert len(hog.get_feature_names_out()) == 144
 
@@ -37,18 +37,18 @@ def test_feature_names_count_the_histogram():
     [(HOG(cell=0), "cell"), (HOG(norm="l3"), "l2-hys"), (HOG(cell=6, blocks=2), "smaller cells or blocks")],
     ids=str,
 )
-def test_impossible_histograms_are_refused(hog, words):
+def test_invalid_hog_parameters_raise(hog, words):
     with pytest.raises(ValueError, match=words):
         hog.fit(np.ones((1, 10, 10)))
 
 
-def test_a_negative_window_is_refused():
+def test_negative_decay_raises():
     with pytest.raises(ValueError, match="'c' parameter"):
         GaussianWindow(-1).fit(np.ones((1, 4, 4)))
 
 
 @pytest.mark.parametrize("size", [3, (4, 2)])
-def test_windows_are_those_of_scikit_learn(size):
+def test_patches_equal_those_of_scikit_learn(size):
     X = np.random.default_rng(0).integers(0, 256, (4, 6, 7, 3), dtype=np.uint8)
     both = size if isinstance(size, tuple) else (size, size)
     expected = np.concatenate([extract_patches_2d(image, both) for image in X])
@@ -58,7 +58,7 @@ def test_windows_are_those_of_scikit_learn(size):
     assert_allclose(Patches(size).transform(X), unit, atol=1e-6)
 
 
-def test_stride_skips_windows():
+def test_stride_selects_every_second_patch():
     X = np.arange(2 * 7 * 8).reshape(2, 7, 8)
     every = Patches(3, normalise=False).transform(X).reshape(2, 5, 6, 9)
     some = Patches(3, stride=2, normalise=False)
@@ -67,7 +67,7 @@ def test_stride_skips_windows():
 
 
 @pytest.mark.parametrize("max_bytes", [1, 5000, 10**9])
-def test_iterating_gives_the_same_windows_in_bounded_blocks(max_bytes):
+def test_iterate_gives_equal_patches_in_bounded_blocks(max_bytes):
     X = np.random.default_rng(0).integers(0, 256, (9, 8, 8), dtype=np.uint8)
     patches = Patches(5)
     parts, windows = zip(*patches.iterate(X, max_bytes), strict=True)
@@ -86,6 +86,6 @@ def test_iterating_gives_the_same_windows_in_bounded_blocks(max_bytes):
     ],
     ids=str,
 )
-def test_impossible_patches_are_refused(patches, words):
+def test_invalid_patch_parameters_raise(patches, words):
     with pytest.raises(ValueError, match=words):
         patches.transform(np.ones((1, 8, 8)))

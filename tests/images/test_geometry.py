@@ -32,7 +32,7 @@ def test_a_slanted_stroke_is_straightened(method, slope):
 
 
 @pytest.mark.parametrize("method", ["moments", "hough"])
-def test_an_upright_stroke_stays(method):
+def test_upright_stroke_is_unchanged(method):
     image = stroke(0.0)[None]
     assert_allclose(Deskew(method).transform(image), image, atol=1e-3)
 
@@ -125,6 +125,6 @@ def test_filters_treat_images_and_channels_one_by_one():
     ],
     ids=str,
 )
-def test_bad_settings_are_named(transformer, words):
+def test_error_names_the_invalid_parameter(transformer, words):
     with pytest.raises(ValueError, match=words):
         transformer.fit(np.ones((1, 5, 5)))

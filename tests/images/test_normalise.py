@@ -40,7 +40,7 @@ def test_spectrum_of_colour_runs_over_columns_channel_by_channel():
     assert_allclose(SpectrumFeatures().transform(x)[0, 24:], phi / np.linalg.norm(phi) / 2**0.5)
 
 
-def test_sizes_of_the_document():
+def test_numbers_of_features_in_the_paper():
     assert SpectrumFeatures().fit(np.ones((1, 28, 28))).transform(np.ones((1, 28, 28))).shape == (1, 1176)
     assert SpectrumFeatures().transform(np.ones((1, 32, 32, 3))).shape == (1, 4608)
     assert len(SpectrumFeatures().fit(np.ones((1, 28, 28))).get_feature_names_out()) == 1176

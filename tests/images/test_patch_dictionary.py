@@ -1,4 +1,4 @@
-"""Dictionaries of patches against the recipe written out in float64, one window at a time."""
+"""Patch dictionaries, compared with a float64 implementation that encodes one patch at a time."""
 
 from dataclasses import replace
 
@@ -73,7 +73,7 @@ def unit(F, mean):
     ids=str,
 )
 @pytest.mark.parametrize("colour", [False, True])
-def test_features_are_those_of_the_recipe(digits, settings, colour):
+def test_features_equal_the_float64_reference(digits, settings, colour):
     images = colours() if colour else digits
     model = small(**settings).fit(images)
     expected = unit(by_hand(model, images[:10]), model.mean_)
@@ -83,12 +83,12 @@ def test_features_are_those_of_the_recipe(digits, settings, colour):
     assert_allclose(got, expected, atol=2e-5)
 
 
-def test_mean_is_that_of_the_sample(digits):
+def test_mean_equals_the_mean_of_the_sample(digits):
     model = small().fit(digits)
     assert_allclose(model.mean_, by_hand(model, digits).mean(axis=0), atol=1e-5)
 
 
-def test_whitened_windows_have_the_identity_as_covariance(digits):
+def test_whitened_patches_have_identity_covariance(digits):
     """The filters are atoms times the whitening: with a negligible ridge, projections have unit variance."""
     model = small(whitening=1e-6, n_patches=10**6).fit(digits)
     windows = model._sample_patches(digits.reshape(-1, 8, 8, 1), np.random.default_rng(0)).astype(np.float64)
@@ -99,7 +99,7 @@ def test_whitened_windows_have_the_identity_as_covariance(digits):
 
 
 @pytest.mark.parametrize("settings", [{}, {"mirror": True}, {"n_components": 20}, {"mirror": True, "n_components": 20}])
-def test_tensors_give_the_same_features(digits, settings):
+def test_tensors_give_equal_features(digits, settings):
     model = small(**settings).fit(digits)
     expected = model.transform(digits[:20])
     got = model.transform(torch.as_tensor(digits[:20]))
@@ -115,7 +115,7 @@ def test_a_fit_on_tensors_learns_the_same_atoms(digits):
 
 @pytest.mark.parametrize("components", [None, 15])
 @pytest.mark.parametrize("colour", [False, True])
-def test_a_mirror_changes_the_signs_of_the_odd_columns_alone(digits, components, colour):
+def test_reflection_changes_only_the_signs_of_odd_columns(digits, components, colour):
     images = colours() if colour else digits
     model = small(mirror=True, n_components=components, n_atoms=11).fit(images)
     assert len(model.atoms_) == 12
@@ -126,7 +126,7 @@ def test_a_mirror_changes_the_signs_of_the_odd_columns_alone(digits, components,
     assert_allclose(G[:, even:], -F[:, even:], atol=1e-5)
 
 
-def test_a_mirror_keeps_all_inner_products(digits):
+def test_reflection_preserves_inner_products(digits):
     model = small(mirror=True).fit(digits)
     F = model.transform(digits[:20])
     first, second = model.pairs_
@@ -148,7 +148,7 @@ def test_the_projection_is_on_the_leading_directions(digits):
     assert 0.998 < (got**2).sum() / (values[:25] ** 2).sum() <= 1 + 1e-6
 
 
-def test_more_components_than_rows_keep_everything(digits):
+def test_more_components_than_rows(digits):
     F = small().fit(digits[:30]).transform(digits[:30])
     got = small(n_components=1000).fit(digits[:30]).transform(digits[:30])
     assert got.shape == (30, 30)
@@ -164,7 +164,7 @@ def test_bytes_are_the_rounded_square_roots(digits):
 
 
 @pytest.mark.parametrize("change", [lambda X: X / 255, lambda X: X.astype(np.float32), lambda X: X / 100.0 - 1])
-def test_the_range_of_the_pixels_does_not_matter(digits, change):
+def test_features_do_not_depend_on_the_pixel_range(digits, change):
     digits = digits.copy()
     digits[0, 0, 0], digits[0, 0, 1] = 0, 255  # bytes have the range of bytes, others the range that occurs
     assert_allclose(small().fit_transform(change(digits)), small().fit_transform(digits), atol=2e-3)
@@ -196,7 +196,7 @@ def test_defaults_fit_images_of_any_size(shape):
     assert model.per_image(model.image_shape_) <= 41 * 41
 
 
-def test_same_seed_same_bits_and_a_file(digits, tmp_path):
+def test_equal_seeds_give_equal_bytes_also_after_loading(digits, tmp_path):
     first, second = (small(n_components=10, mirror=True).fit(digits) for _ in range(2))
     assert_array_equal(first.transform(digits), second.transform(digits))
     gramless.save(first, tmp_path / "dictionary.skops")
@@ -211,7 +211,7 @@ def test_batches_do_not_change_the_features(digits):
     assert_allclose(model.transform(digits), expected, atol=1e-6)
 
 
-def test_a_budget_that_does_not_hold_the_result_is_refused(digits):
+def test_too_small_memory_budget_raises(digits):
     model = small().fit(digits)
     model.memory_budget = "50KB"
     with pytest.raises(MemoryError, match="n_components"):
@@ -231,12 +231,12 @@ def test_a_budget_that_does_not_hold_the_result_is_refused(digits):
         ({"shape": (4, 4)}, "stated shape"),
     ],
 )
-def test_bad_settings_are_named(digits, settings, words):
+def test_error_names_the_invalid_parameter(digits, settings, words):
     with pytest.raises(ValueError, match=words):
         small(**settings).fit(digits)
 
 
-def test_other_images_than_those_of_the_fit_are_refused(digits):
+def test_images_of_another_shape_raise(digits):
     model = small().fit(digits)
     with pytest.raises(ValueError, match="expecting"):
         model.transform(digits[:, :4].reshape(-1, 4, 8))
@@ -280,7 +280,7 @@ def test_leading_directions_are_singular_vectors(shape):
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_directions_that_no_row_has_are_orthogonal_too(library):
+def test_directions_of_zero_singular_values_are_orthogonal(library):
     """Pairs of equal rows, and rows of zeros: half of the directions asked for carry nothing."""
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(size=(10, 60)), 2, axis=0).astype(np.float32)
@@ -292,7 +292,7 @@ def test_directions_that_no_row_has_are_orthogonal_too(library):
     assert_allclose(X @ V @ V.T, X, atol=1e-4)
 
 
-def test_a_sample_of_rows_has_the_directions_of_all_of_them(digits):
+def test_directions_of_a_sample_approximate_those_of_all_rows(digits):
     features = small().fit_transform(digits)
     n = n_sample_rows(300, 20, replace(TUNING, min_direction_rows=200))
     assert n == 200

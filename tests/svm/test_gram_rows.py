@@ -1,4 +1,4 @@
-"""Rows of a Gram matrix within a budget: right whatever is thrown out, and no copy that nobody has counted."""
+"""Rows of a Gram matrix within a budget: values after evictions, and temporary memory."""
 
 import tracemalloc
 
@@ -21,15 +21,15 @@ def truth(points):
     return RBF(gamma=0.2)(points, points)
 
 
-def parts_of(points, held):
+def parts_of(points, with_blocks):
     parts = [slice(0, 1200), slice(1200, N)]
-    return parts, class_grams(RBF(gamma=0.2), points, parts, 1e9 if held else 0, 1)
+    return parts, class_grams(RBF(gamma=0.2), points, parts, 1e9 if with_blocks else 0, 1)
 
 
-@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("with_blocks", [False, True])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_rows_that_replace_others_are_the_same(points, truth, held, workers):
-    parts, blocks = parts_of(points, held)
+def test_evicted_rows_are_recomputed_to_the_same_values(points, truth, with_blocks, workers):
+    parts, blocks = parts_of(points, with_blocks)
     rows = GramRows(RBF(gamma=0.2), points, parts, blocks=blocks, budget=700 * N * 4 / 0.75, workers=workers)
     assert rows.capacity == 700
     rng = np.random.default_rng(1)
@@ -44,10 +44,10 @@ def test_rows_that_replace_others_are_the_same(points, truth, held, workers):
         np.testing.assert_allclose(gram, truth[np.ix_(chosen, chosen)], atol=1e-6)
 
 
-def test_what_is_computed_beside_the_store_and_the_set_is_a_few_tiles(points):
+def test_temporary_memory_is_less_than_two_tiles(points):
     rows = GramRows(RBF(gamma=0.2), points, [slice(0, N)], budget=1500 * N * 4 / 0.75)
     rows.add([(np.arange(1500), np.ones(1500), np.zeros(N))])
-    # Half of them are known, so that the places of the others are not in one piece.
+    # Half of the rows are cached, so the slots of the other rows are not contiguous.
     others = np.concatenate([np.arange(0, 1500, 2), np.arange(1500, 2250)])
     gram, chosen = np.empty((2500, 2500), np.float32), np.random.default_rng(0).permutation(N)[:2500]
     tracemalloc.start()

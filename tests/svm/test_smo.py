@@ -50,7 +50,7 @@ def objective(K, linear, beta, epsilon=0.0):
 
 @pytest.mark.parametrize("solver", [SMO(), SMO(working_set=20), SimpleSMO()], ids=["smo", "small sets", "simple"])
 @pytest.mark.parametrize("name", DATASETS)
-def test_the_dual_objective_is_that_of_sklearn_and_the_conditions_hold(name, solver):
+def test_the_dual_objective_equals_that_of_sklearn_and_the_conditions_hold(name, solver):
     X, y = DATASETS[name]()
     C, gamma = 3.0, 1.0 / X.shape[1]
     K = RBF(gamma)(X, X)
@@ -70,7 +70,7 @@ def test_the_dual_objective_is_that_of_sklearn_and_the_conditions_hold(name, sol
 
 
 @pytest.mark.parametrize("solver", [SMO(), SMO(working_set=20), SimpleSMO()], ids=["smo", "small sets", "simple"])
-def test_regression_is_that_of_sklearn(solver):
+def test_regression_equals_sklearn(solver):
     X, y = load_diabetes(return_X_y=True)
     X, y = StandardScaler().fit_transform(X[:200]), (y[:200] - 150) / 50
     C, epsilon, gamma = 5.0, 0.2, 0.1
@@ -179,7 +179,7 @@ class TestGramRows:
             rows.add([(np.array([i]), np.ones(1), np.zeros(60))])
         assert set(np.flatnonzero(rows.slot_of >= 0)) == {0, 2, 3}
 
-    def test_parts_and_knclass_grams(self):
+    def test_given_blocks_of_parts_are_used(self):
         first, second = slice(10, 30), slice(45, 60)
         points = np.r_[first, second]
         block = RBF(0.3)(self.X[first], self.X[first])
@@ -215,7 +215,7 @@ def problem(kind, y, C):
 @pytest.mark.parametrize("dtype", ["f", "d"])
 @pytest.mark.parametrize("kind", ["classes", "values"])
 @pytest.mark.parametrize("C", [1.0, 100.0])
-def test_the_compiled_loop_solves_and_keeps_its_slopes(C, kind, dtype):
+def test_the_compiled_loop_solves_and_updates_its_slopes(C, kind, dtype):
     X, y = digits(500)
     K = RBF(0.3)(X, X).astype(dtype)
     qp = problem(kind, y, C)
@@ -231,16 +231,20 @@ def test_the_compiled_loop_solves_and_keeps_its_slopes(C, kind, dtype):
 
 @pytest.mark.parametrize("kind", ["classes", "values"])
 @pytest.mark.parametrize("C", [1.0, 100.0])
-def test_sets_within_sets_change_the_cost_and_not_the_solution(monkeypatch, C, kind):
+def test_nested_working_sets_reach_the_same_solution(C, kind):
     X, y = digits(900)
     qp = problem(kind, y, C)
     rows = GramRows(RBF(0.3), X, [slice(0, 400), slice(400, 900)], workers=2)
     [whole] = SMO(tol=1e-6).maximise([qp], rows)
     tuning = replace(TUNING, solved_whole=100, small_set=40, largest_direct=60, largest_set_fraction=0.5)
     sizes = []
-    solve_stored = smo._solve_stored
-    monkeypatch.setattr(smo, "_solve_stored", lambda K, part, *a: sizes.append(part.size) or solve_stored(K, part, *a))
-    [nested] = SMO(tol=1e-6, tuning=tuning).maximise([qp], rows)
+
+    class Observed(BoxQP):
+        def restricted(self, idx, *arguments):
+            sizes.append(idx.size)
+            return super().restricted(idx, *arguments)
+
+    [nested] = SMO(tol=1e-6, tuning=tuning).maximise([Observed(**vars(qp))], rows)
     assert max(sizes) > 100
     assert min(sizes) <= 60
     assert nested.converged
@@ -248,7 +252,7 @@ def test_sets_within_sets_change_the_cost_and_not_the_solution(monkeypatch, C, k
     assert violation(RBF(0.3)(X, X), qp, nested.beta) <= 1e-6 + 1e-9
 
 
-def test_the_gram_matrix_of_a_set_follows_its_members():
+def test_the_gram_matrix_of_a_set_belongs_to_its_current_members():
     X, y = digits(700)
     qp = BoxQP.classification(y, np.full(700, 10.0))
     for rows in (GramRows(RBF(0.3), X, [slice(0, 300), slice(300, 700)]), StoredGram(RBF(0.3)(X, X))):
@@ -268,19 +272,19 @@ def test_the_gram_matrix_of_a_set_follows_its_members():
         np.testing.assert_allclose(ascent.K_beta, RBF(0.3)(X, X) @ ascent.beta, atol=1e-9)
 
 
-def test_a_stop_takes_effect_within_a_set(monkeypatch):
+def test_a_stop_takes_effect_within_a_set():
     X, y = digits(500)
     progress = SolverProgress()
     calls = []
 
-    def solve(*arguments):
-        calls.append(1)
-        progress.stop()
-        return solve_pairs(*arguments)
+    class Stopping(BoxQP):
+        def move_pairs(self, *arguments):
+            calls.append(1)
+            progress.stop()
+            return super().move_pairs(*arguments)
 
     tuning = replace(TUNING, variables_per_call=500 * 10)
-    monkeypatch.setattr("gramless._core.compiled.smo_loops.solve_pairs", solve)
-    qp = BoxQP.classification(y, np.full(500, 100.0))
+    qp = Stopping.classification(y, np.full(500, 100.0))
     [solution] = SMO(tuning=tuning).maximise([qp], GramRows(RBF(0.3), X, [slice(0, 500)]), progress=progress)
     assert len(calls) == 1
     assert solution.n_iter == 10
@@ -295,13 +299,13 @@ HARD = {
         100.0,
     ),
     "a class of two": lambda rng: (rng.normal(size=(300, 3)), np.where(np.arange(300) < 2, 1.0, -1.0), 100.0),
-    "all points one": lambda rng: (np.ones((50, 2)), np.where(np.arange(50) % 2, 1.0, -1.0), 1.0),
+    "equal points": lambda rng: (np.ones((50, 2)), np.where(np.arange(50) % 2, 1.0, -1.0), 1.0),
 }
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
 @pytest.mark.parametrize("name", HARD)
-def test_hard_problems_end_where_libsvm_ends(name, kernel):
+def test_hard_problems_reach_the_objective_of_libsvm(name, kernel):
     X, y, C = HARD[name](np.random.default_rng(0))
     k = RBF(0.5) if kernel == "rbf" else Polynomial(degree=3, gamma=0.5, coef0=1.0)
     K = k(X, X)

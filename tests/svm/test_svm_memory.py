@@ -1,4 +1,4 @@
-"""The memory that a support vector fit needs at least."""
+"""The least memory of a support vector fit."""
 
 import numpy as np
 import pytest

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from gramless._core.compiled.compilation_events import compilation_listener
 
@@ -63,7 +63,7 @@ class Progress:
         elif started:
             log_progress(self.verbose, f"{self.label}: {COMPILING}")
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         self._listening.__enter__()
         if self.verbose and sys.stderr.isatty():
             try:

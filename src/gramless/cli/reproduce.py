@@ -151,7 +151,7 @@ def print_verdict(paper: str, name: str, records: Sequence[Mapping[str, Any]], c
     by_experiment = group_by(records, lambda record: (record["paper"], record["experiment"]))
     result = claim_values(check_claim(claim_named(paper, name), paper, by_experiment), paper)
     verdict = result["verdict"] + (f" ({result['count']})" if result["count"] else "")
-    console.print(f"[bold]{escape(result['says'])}[/bold] {escape(result['where'])}", soft_wrap=True)
+    console.print(f"[bold]{escape(result['statement'])}[/bold] {escape(result['where'])}", soft_wrap=True)
     console.print(f"Paper {escape(result['printed'])}; ours {escape(result['ours'])}", soft_wrap=True, highlight=False)
     shown = {"what": "quantity", "ours": "ours", "expected": "expected", "theirs": "reference", "tolerance": "tolerance"}
     table = Table(*shown.values(), "holds", box=SIMPLE, header_style="bold")

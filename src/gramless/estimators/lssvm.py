@@ -106,7 +106,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
         solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
         the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
-        classes and 1e-3 for values; for other solvers it is 1e-3.
+        classes and 1e-3 for values; for other solvers, and for at most 4,096 rows with `solver="auto"`, it is 1e-3.
     max_iter : int or None, default=None
         Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     class_weight : dict, "balanced" or None, default=None
@@ -447,7 +447,7 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
         Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
         solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
         the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
-        classes and 1e-3 for values; for other solvers it is 1e-3.
+        classes and 1e-3 for values; for other solvers, and for at most 4,096 rows with `solver="auto"`, it is 1e-3.
     max_iter : int or None, default=None
         Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     fit_intercept : bool, default=True

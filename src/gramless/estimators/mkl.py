@@ -392,8 +392,17 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
                 progress_bar.update(record)
                 return on_iteration(record)
 
-            limits: dict[str, Any] = {"p": self.p, "weight_tol": self.weight_tol, "max_iter": max_iter}
-            learnt = learn_by_alternation(kernels, fit, codes, C, on_iteration=on_alternation, **limits, **decomposition)
+            learnt = learn_by_alternation(
+                kernels,
+                fit,
+                codes,
+                C,
+                p=self.p,
+                weight_tol=self.weight_tol,
+                max_iter=max_iter,
+                on_iteration=on_alternation,
+                **decomposition,
+            )
         if learnt.converged:
             warn_unless_converged(learnt.model.solutions, self.tol)
             return learnt

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import time
 from math import ceil
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import StrOptions, validate_parameter_constraints
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
@@ -34,7 +34,7 @@ from gramless.estimators.lssvm import LSSVC
 from gramless.estimators.nystrom import NystromLSSVC
 from gramless.estimators.spherical_kmeans import SphericalKMeans, kmeans_memory
 from gramless.inference.probabilities import probability_constraint
-from gramless.kernels import kernel_from_parameters
+from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.linalg.planning.plan import FitPlan
 from gramless.linalg.solvers import Solver
 
@@ -75,7 +75,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
         solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
         the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
-        classes and 1e-3 for values; for other solvers it is 1e-3.
+        classes and 1e-3 for values; for other solvers, and for at most 4,096 rows with `solver="auto"`, it is 1e-3.
     init : {"random", "k-means++"}, default="random"
         Method that initialises the centroids. `"random"` draws rows uniformly, `"k-means++"` draws rows far from each other.
     kmeans_max_iter : int, default=50
@@ -216,24 +216,15 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         _, left = self._plan(counts, requested, X.shape[1], xa.numpy_dtype(X), self.device_, in_a_file=in_a_file)
         points, mass = self._prototypes(X, rows, codes, weights)
         self.prototype_labels_ = np.repeat(self.classes_, self.n_prototypes_)
-        settings = {
-            "C": self.C,
-            "kernel": self.kernel_,
-            "class_weight": self.class_weight,
-            "probability": self.probability,
-            "dtype": xa.numpy_dtype(X).name,
-            "device": self.device_,
-            "memory_budget": left,
-            "verbose": self.verbose,
-            "random_state": self.random_state,
-        }
+        model = self._least_squares(self.kernel_, left, dtype=xa.numpy_dtype(X).name, device=self.device_)
         if self.refit:
-            model = NystromLSSVC(landmarks=points, **settings)
             used = (X, None) if weights is None else (xa.take_rows(X, rows), weights[rows])
-            model.fit(used[0], self.classes_[codes], used[1])
+            model.set_params(landmarks=points).fit(used[0], self.classes_[codes], used[1])
             self.solver_ = "normal equations"
         else:
-            model = LSSVC(tol=self.tol, solver=self._solver(points, settings), **settings)
+            outputs = 1 if len(counts) == 2 else len(counts)
+            if self.solver == "auto" and _fits_memory(clone(model).set_params(solver="cholesky"), points, outputs):
+                model.set_params(solver="cholesky")  # the prototypes are few, and C is usually large
             model.fit(points, self.prototype_labels_, None if (mass == 1).all() else mass)
             self.solver_ = model.solver_
         self.points_, self.dual_coef_, self.intercept_ = model.points_, model.dual_coef_, model.intercept_
@@ -243,6 +234,12 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             self.sigmoids_ = model.sigmoids_
         return self
 
+    def _least_squares(self, kernel: Kernel, memory_budget: int, **settings: Any) -> Any:
+        """Return the unfitted least-squares classifier on the prototypes."""
+        same = {name: getattr(self, name) for name in ("C", "class_weight", "probability", "verbose", "random_state")}
+        settings |= {**same, "kernel": kernel, "memory_budget": memory_budget}
+        return NystromLSSVC(**settings) if self.refit else LSSVC(solver=self.solver, tol=self.tol, **settings)
+
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
         n_classes = max(2, n_outputs)
@@ -250,7 +247,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         requested = self.n_prototypes
         if isinstance(requested, dict):  # the class sizes are unknown here, so the largest number of prototypes is used
             requested = max(requested.values())
-        chosen = clone(self).set_params(n_prototypes=requested)._count(None, int(counts[0]))
+        chosen = _number_of(requested, int(counts[0]))
         memory, _ = self._plan(counts, [chosen] * n_classes, d, np.dtype(dtype), device)
         return FitPlan(memory)
 
@@ -269,12 +266,9 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         clustering.parts |= common
         clustering.check(budget, "reduce n_prototypes or raise memory_budget")
         left = budget - sum(common.values())
-        model: Any
+        model = self._least_squares(kernel_from_parameters(vars(self)), left)
         if self.refit:
-            model = NystromLSSVC(n_landmarks=m, memory_budget=left, probability=self.probability)
-        else:
-            model = LSSVC(solver=self.solver, memory_budget=left, probability=self.probability)
-        model.set_params(kernel=kernel_from_parameters(vars(self)))
+            model.set_params(n_landmarks=m)
         memory = model._fit_plan(n if self.refit else m, d, 1 if k == 2 else k, dtype, device).memory
         memory.parts["data"] = 0
         memory.parts |= common
@@ -340,32 +334,30 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
 
     def _count(self, label: Any, n: int) -> int:
         """Return the number of prototypes of a class with `n` rows."""
-        requested = self.n_prototypes
-        if isinstance(requested, dict):
-            if label not in requested:
-                raise ValueError(f"n_prototypes has no entry for the class {label!r}; it has {list(requested)}")
-            requested = requested[label]
-        if isinstance(requested, Integral) and not isinstance(requested, bool) and int(requested) >= 1:
-            return int(requested)
-        if isinstance(requested, Real) and not isinstance(requested, (bool, Integral)) and 0 < float(requested) <= 1:
-            return max(1, ceil(float(requested) * n))
-        raise ValueError(f"n_prototypes must be an integer of at least 1 or a fraction in (0, 1], got {requested!r}")
-
-    def _solver(self, points: np.ndarray, settings: dict[str, Any]) -> Any:
-        """Return the solver; "auto" prefers Cholesky if it fits the memory, because prototypes are few and C is large."""
-        if not (isinstance(self.solver, str) and self.solver == "auto"):
-            return self.solver
-        outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
-        try:
-            LSSVC(solver="cholesky", **settings)._fit_plan(
-                points.shape[0], points.shape[1], outputs, settings["dtype"], self.device_
-            )
-        except MemoryError:
-            return "auto"
-        return "cholesky"
+        if not isinstance(self.n_prototypes, dict):
+            return _number_of(self.n_prototypes, n)
+        if label not in self.n_prototypes:
+            raise ValueError(f"n_prototypes has no entry for the class {label!r}; it has {list(self.n_prototypes)}")
+        entry = {"n_prototypes": self.n_prototypes[label]}
+        validate_parameter_constraints({"n_prototypes": [POSITIVE_INTEGER, FRACTION]}, entry, type(self).__name__)
+        return _number_of(entry["n_prototypes"], n)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
         tags.input_tags.pairwise = False
         return tags
+
+
+def _number_of(requested: float, n: int) -> int:
+    """Return a number of prototypes that is given as an integer, or as a fraction of `n` rows."""
+    return int(requested) if isinstance(requested, Integral) else max(1, ceil(requested * n))
+
+
+def _fits_memory(model: Any, points: np.ndarray, n_outputs: int) -> bool:
+    """Return whether the memory plan of a fit to the points is within the budget of the model."""
+    try:
+        model._fit_plan(points.shape[0], points.shape[1], n_outputs, model.dtype, model.device)
+    except MemoryError:
+        return False
+    return True

@@ -76,14 +76,17 @@ class BasisPlan:
 
     memory: MemoryEstimate
     rows_at_a_time: int = 0
-    hold: bool = False
-    for_choosing: int = 0
+    store_values: bool = False
+    selection_bytes: int = 0
     """Bytes that the selection of the basis may allocate."""
 
 
 @estimator
 class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     """Ridge regression on a kernel basis with a shrinking active set.
+
+    scikit-learn has no counterpart; prefer it to `NystromLSSVC` for many rows of which few are close to the decision
+    boundary.
 
     Parameters
     ----------
@@ -267,79 +270,65 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     def _rule(self) -> ActiveRule:
         return ActiveRule(self.gamma_l, self.gamma_u, self.zeta_l, self.zeta_u, self.check_inclusion)
 
-    def _system(self, X: Array, rows: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> Any:
+    def _system(
+        self, X: Array, rows: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
+    ) -> BasisRidge | ActiveSetLSSVM:
         """Return the least-squares system of this fit, with its arrays on the device."""
-        dtype = xa.numpy_dtype(targets)
-        Z = xa.to_device(targets, self.device_)
-        on_device = xa.to_device(X, self.device_, dtype)
+        n, dtype, kernel = len(targets), xa.numpy_dtype(targets), self.kernel_
+        Z, X = xa.to_device(targets, self.device_), xa.to_device(X, self.device_, dtype)
         w = None if weights is None else xa.to_device(weights, self.device_, np.float64)
-        plan = self._plan(self.kernel_, (X.shape[0], X.shape[1]), targets.shape[1], dtype, self.device_)
+        plan = self._fit_plan(n, X.shape[1], targets.shape[1], dtype, self.device_)
         if self._is_on_all_rows:
-            return ActiveSetLSSVM(on_device, self.kernel_, Z, w, self.rho, reduction=self.reduction)
-        landmarks = self._select_basis(on_device, self.kernel_, rows, plan.for_choosing)
-        block = plan.rows_at_a_time
+            return ActiveSetLSSVM(X, kernel, Z, w, self.rho, reduction=self.reduction)
+        rng, nbytes = check_random_state(self.random_state), plan.selection_bytes
+        if self._landmarks_are_given or len(rows) == n:
+            landmarks = select(self.landmarks, X, kernel, self.n_landmarks, rng, nbytes)
+        else:
+            part = xa.take_rows(X, rows) if kernel.uses_points else X[np.ix_(rows, rows)]
+            landmarks = select(self.landmarks, part, kernel, self.n_landmarks, rng, nbytes)
+            landmarks = landmarks if landmarks.ndim == 2 else rows[landmarks]
+        block, store = plan.rows_at_a_time, plan.store_values
         return BasisRidge(
-            on_device,
-            self.kernel_,
-            landmarks,
-            Z,
-            w,
-            self.rho,
-            rows_at_a_time=block,
-            store_values=plan.hold,
-            reduction=self.reduction,
+            X, kernel, landmarks, Z, w, self.rho, rows_at_a_time=block, store_values=store, reduction=self.reduction
         )
 
     @property
     def _is_on_all_rows(self) -> bool:
         return isinstance(self.landmarks, str) and self.landmarks == "all"
 
+    @property
+    def _landmarks_are_given(self) -> bool:
+        return not isinstance(self.landmarks, (str, LandmarkRule))
+
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> BasisPlan:
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
-        # Two classes have one target column; the plan reserves two.
-        return self._plan(self._kernel(), (n, d), max(2, n_outputs), np.dtype(dtype), device)
-
-    def _plan(self, kernel: Kernel, shape: tuple[int, int], k: int, dtype: np.dtype, device: str) -> BasisPlan:
-        (n, d), itemsize = shape, dtype.itemsize
+        kernel, itemsize = self._kernel(), np.dtype(dtype).itemsize
+        k = max(2, n_outputs)  # two classes have one target column; the plan reserves two
         budget = parse_budget(self.memory_budget, device)
         # Targets, scores, margins, and the temporaries that determine the active rows.
         columns = n * k * (4 * itemsize + 2 * 8)
         if self._is_on_all_rows:
-            memory = cholesky_memory(problem_size(n, d, k, dtype, device, kernel))
+            memory = cholesky_memory(problem_size(n, d, k, np.dtype(dtype), device, kernel))
             memory.parts |= {"targets and scores": columns, "active rows": n * d * itemsize}
             memory.check(budget, "select a basis with landmarks='basis' and n_landmarks, or raise memory_budget")
             return BasisPlan(memory)
-        given = not isinstance(self.landmarks, (str, LandmarkRule))
-        m = min(n, len(self.landmarks) if given else self.n_landmarks)
-        tile = min(n, CPU_TILE) * min(m, CPU_TILE) * blas_threads() * itemsize * (1 + kernel.temporaries)
+        m = min(n, len(self.landmarks) if self._landmarks_are_given else self.n_landmarks)
         parts = {
             "normal equations": _BASIS_MATRICES * m * m * 8,
             "data": 2 * n * d * itemsize + m * d * (itemsize + 8),  # all rows and a copy of the active rows
             "targets and scores": columns,
-            "tiles": tile,
+            "tiles": min(n, CPU_TILE) * min(m, CPU_TILE) * blas_threads() * itemsize * (1 + kernel.temporaries),
         }
         memory = MemoryEstimate(parts, device)
-        left = budget - memory.nbytes
-        block = int(np.clip(left // (2 * _BYTES_PER_VALUE * m), 64, 8192))
+        block = int(np.clip((budget - memory.nbytes) // (2 * _BYTES_PER_VALUE * m), 64, 8192))
         parts["block of rows"] = min(block, n) * m * _BYTES_PER_VALUE
         memory.check(budget, "lower n_landmarks or raise memory_budget")
         # The basis is selected before the sums are allocated.
         value_bytes, selection_bytes = n * m * itemsize, max(0, budget - parts["data"] - columns) // 2
-        hold = memory.nbytes + value_bytes <= budget // 2
-        if hold:
+        store_values = memory.nbytes + value_bytes <= budget // 2
+        if store_values:
             parts["kernel values of the basis"] = value_bytes
-        return BasisPlan(memory, block, hold, selection_bytes)
-
-    def _select_basis(self, X: Array, kernel: Kernel, rows: np.ndarray, nbytes: int) -> Array:
-        rng = check_random_state(self.random_state)
-        m = self.n_landmarks
-        given = not isinstance(self.landmarks, (str, LandmarkRule))
-        if given or len(rows) == X.shape[0]:
-            return select(self.landmarks, X, kernel, m, rng, nbytes)
-        if not kernel.uses_points:
-            return rows[select(self.landmarks, X[np.ix_(rows, rows)], kernel, m, rng, nbytes)]
-        landmarks = select(self.landmarks, xa.take_rows(X, rows), kernel, m, rng, nbytes)
-        return landmarks if landmarks.ndim == 2 else rows[landmarks]
+        return BasisPlan(memory, block, store_values, selection_bytes)
 
     def _iterate(self, rows: ActiveRows, present: np.ndarray) -> None:
         """Fit to a shrinking set of active rows and store the model; `present` is a mask of the classes that have rows."""

@@ -5,7 +5,8 @@
 
 for each pair of classes (one-vs-one) or each class against the others (one-vs-rest). `C_i` is `C` times the weights of the
 sample and of its class. Most of the cost is the computation of the kernel rows of the points that become support vectors.
-With `nu` instead of `C`, the sum of the multipliers is fixed and the solution determines their bound (`gramless.svm.nu_qp`).
+With `nu` instead of `C`, the sum of the multipliers is fixed and the solution determines their bound
+(`gramless.svm.box_qp`).
 
 In regression, errors below epsilon cost nothing, and larger errors cost linearly:
 
@@ -21,7 +22,7 @@ The pinball loss (quantiles) and Huber's loss have the same dual problem with ot
 Several quantiles are separate problems that share their kernel rows, and the predictions for a row are sorted: the curves do
 not cross, and sorting never increases their error.
 
-The one-class machine finds rows that differ from the training rows:
+The one-class support vector machine detects rows that differ from the training rows:
 
     minimise    alpha' K alpha / 2
     subject to  0 <= alpha_i <= w_i,  sum alpha = nu sum w
@@ -30,10 +31,10 @@ A row is an outlier if `sum_j alpha_j K(x_j, x) < rho`. At most a fraction `nu` 
 least that fraction are support vectors. The cost is that of the kernel values between all rows and the support vectors,
 O(nu n^2 d), which are computed once and not stored (`gramless.svm.one_class_dual`).
 
-All three share one `fit`; they define the targets and the dual problem. A model is fitted to NumPy or CSR rows, to a square
-matrix of kernel values, or to a sequence of objects (texts, graphs) for which the user's kernel function is defined. It
-stores the rows of its support vectors. All objects are stored, because the kernel function receives all of them again at
-prediction; with a precomputed kernel no rows are stored, and prediction reads the columns of the support vectors.
+The three estimators share one `fit`; each defines its targets and its dual problem. A model is fitted to NumPy or CSR rows,
+to a square matrix of kernel values, or to a sequence of objects (texts, graphs) for which the user's kernel function is
+defined. It stores the rows of its support vectors. All objects are stored, because the kernel function receives all of them
+again at prediction; with a precomputed kernel no rows are stored, and prediction reads the columns of the support vectors.
 
 References: Cortes and Vapnik (1995), Support-vector networks; Schölkopf, Smola, Williamson and Bartlett (2000), New support
 vector algorithms; Smola and Schölkopf (2004), A tutorial on support vector regression; Takeuchi, Le, Sears and Smola (2006),
@@ -82,7 +83,7 @@ from gramless.kernels import Callable_, Kernel, Linear, Precomputed, kernel_from
 from gramless.linalg.least_squares import warn_of_rounding
 from gramless.linalg.operators import byte_rows, expand
 from gramless.linalg.planning.plan import FitPlan
-from gramless.svm.box_qp import BoxQP, DualSolution
+from gramless.svm.box_qp import BoxQP, DualSolution, NuQP
 from gramless.svm.multiclass import (
     DUAL_SOLVERS,
     Decomposition,
@@ -97,7 +98,6 @@ from gramless.svm.multiclass import (
     votes,
     warn_unless_converged,
 )
-from gramless.svm.nu_qp import NuQP
 from gramless.svm.one_class_dual import solve_one_class
 from gramless.svm.progress import SolverProgress
 from gramless.svm.resources import DualFit, fit_budget, row_workers, svm_memory

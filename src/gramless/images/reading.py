@@ -1,4 +1,4 @@
-"""Images as users pass them (arrays, tensors, streams; flat or not) as arrays of shape (n, height, width, channels)."""
+"""Conversion of arrays, tensors and streams of images, flat or not, to arrays of shape (n, height, width, channels)."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from gramless._core.targets.holdout import hold_out
 from gramless._core.validation import warn_caller
 from gramless.callbacks import Callbacks, Checkpoint
 from gramless.kernels import Kernel
+from gramless.kernels.stationary import UnitDiagonalKernel
 from gramless.linalg.operators import KernelOperator, check_diagonal, expand
 from gramless.linalg.operators.landmark_columns import LocalColumns
 from gramless.linalg.operators.system import LinearSystem
@@ -101,7 +102,10 @@ class LeastSquaresSettings:
             tol = tuning.planned_tol if self.tol == "auto" else float(self.tol)
         n_landmarks = solver.n_landmarks if isinstance(solver, CG) else "auto"
         blocks = block_settings(solver)
-        plan = make_plan(size, solver_name(solver), budget, n_landmarks=n_landmarks, blocks=blocks, tol=tol, tuning=tuning)
+        C = self.C if isinstance(kernel, UnitDiagonalKernel) else np.inf
+        plan = make_plan(
+            size, solver_name(solver), budget, n_landmarks=n_landmarks, blocks=blocks, tol=tol, C=C, tuning=tuning
+        )
         return with_leave_one_out(plan, size, kernel, dtype, budget, tuning) if self.leave_one_out else plan
 
     def generator(self, X: Array, Z: np.ndarray) -> np.random.RandomState:
@@ -291,14 +295,16 @@ def planned_preconditioner(
 def _solver_by_name(settings: LeastSquaresSettings, plan: SolverPlan, op: KernelOperator) -> Solver:
     cls = SOLVERS[plan.solver]
     options: dict[str, Any] = {}
+    # Where "auto" replaces a factorisation by iterations, these are cheap and continue until the scores have settled.
+    is_small = settings.solver == "auto" and op.shape[0] <= settings.tuning.cholesky_max_rows_cpu
     if plan.solver != "cholesky":  # a direct solver refines to its own tolerance; `tol` is for iterations
-        tol = settings.auto_tol if plan.solver == "cg" else settings.tuning.value_tol
+        tol = settings.auto_tol if plan.solver == "cg" and not is_small else settings.tuning.value_tol
         options["tol"] = tol if settings.tol == "auto" else settings.tol
     if settings.max_iter not in (None, _UNLIMITED):
         options["max_iter"] = options["n_members"] = settings.max_iter
     if plan.block_size:
         options["block_size"] = plan.block_size
-    if plan.solver == "cg" and settings.stops_by_predictions:
+    if plan.solver == "cg" and settings.stops_by_predictions and not is_small:
         options["convergence_test"] = predictions_converged(op.ridge, intercept=settings.fit_intercept)
     known = cls._get_param_names()
     return cls(**{name: value for name, value in options.items() if name in known})

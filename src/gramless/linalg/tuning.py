@@ -12,10 +12,19 @@ class LinalgTuning:
     # Plans. "Measured" without a file means timed on the CPU of the benchmarks in docs/performance.md.
     cholesky_max_rows_cpu: int = 4096
     """Rows up to which one factorisation is faster than a preconditioner and iterations; measured."""
+    cholesky_max_rows_small_C: int = 2560
+    """The same for `tol="auto"` and values of C up to `few_iterations_C`; measured with 3,450 and 4,000 rows."""
+    few_iterations_C: float = 10.0
+    """Largest C, for kernels with unit diagonal, at which `tol="auto"` needs 2 to 20 iterations; measured."""
     cholesky_max_rows_cuda: int = 16384
     """Rows up to which one factorisation is faster than CG on a CUDA device; measured on an H200."""
     landmarks_per_root_n_cpu: float = 7.0
     """Landmarks divided by sqrt(rows) of the preconditioner; measured. Float64 products make landmarks costly on a CPU."""
+    landmarks_reference_C: float = 100.0
+    """Value of C at which this count was measured. With smaller values fewer iterations have to pay for the landmarks: the
+    count falls with the fourth root of C down to `smallest_landmark_fraction`; measured on five problems at C = 1 to 100."""
+    smallest_landmark_fraction: float = 0.57
+    """Fraction of the landmarks for C of at most 10; fewer save nothing more."""
     landmarks_per_root_n_cuda: float = 12.0
     """Landmarks divided by sqrt(rows) on a CUDA device, where float64 products are as fast as float32 ones."""
     landmark_multiple: int = 32
@@ -58,6 +67,8 @@ class LinalgTuning:
     max_register_features: int = 128
     """Features up to which products with an uncached Gaussian matrix compute its values in registers: the two copies of the
     points in the layout of the loop stay small beside the solution."""
+    min_recomputed_bytes: int = 1 << 26
+    """Bytes of a stored matrix from which recomputing may be faster than reading; a smaller one stays in the cache."""
     instructions_per_stored_value: float = 5.0
     """Vector instructions, for each value of 32 bits in a vector, that take as long as storing a kernel value once and
     reading it in ten products: 80 with AVX-512 and 40 with AVX2; measured with 60,000 rows of 8 to 54 features."""

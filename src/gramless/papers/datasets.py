@@ -62,6 +62,11 @@ class Dataset:
     task: str = "classification"
     split: str = "original"
 
+    @classmethod
+    def unsplit(cls, x: np.ndarray, y: np.ndarray, **fields: Any) -> Dataset:
+        """Return a dataset whose rows are all training rows."""
+        return cls(x_train=x, y_train=y, x_test=x[:0], y_test=y[:0], **fields)
+
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and labels of all rows, training rows first."""
         return np.concatenate([self.x_train, self.x_test]), np.concatenate([self.y_train, self.y_test])
@@ -93,11 +98,6 @@ class Dataset:
             known = np.unique(np.concatenate([self.y_train, self.y_test]))
             names = tuple(name for name, label in zip(names, known, strict=True) if label in labels)
         return replace(self, **arrays, class_names=names)
-
-
-def unsplit(x: np.ndarray, y: np.ndarray, **fields: Any) -> Dataset:
-    """Return a dataset whose rows are all training rows."""
-    return Dataset(x_train=x, y_train=y, x_test=x[:0], y_test=y[:0], **fields)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def load(
 
         x, y = load_digits(return_X_y=True)
         shown = {"image_shape": (8, 8), "class_names": tuple("0123456789")}
-        dataset = unsplit(x.astype(np.float32), y.astype(np.int64), name=name, **shown)
+        dataset = Dataset.unsplit(x.astype(np.float32), y.astype(np.int64), name=name, **shown)
     else:
         path = obtain(name, data=data, progress=progress) if download else find(name, data)
         if path is None:

@@ -1,7 +1,7 @@
 """File formats of the datasets: the published files, and the `.npz` archives in which the library stores them.
 
 A `read_*` function takes the downloaded files and returns the arrays of the archive. A `decode_*` function takes these
-arrays and returns fields of `Dataset`. No format is read by unpickling.
+arrays and returns fields of `Dataset`. No function unpickles data.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ def read_tables(
     skiprows: int = 0,
     dtype: str = "float64",
 ) -> Arrays:
-    """Read text tables of numbers from an archive, by the suffix of their arrays; `label` is the column with the labels."""
+    """Read text tables of numbers from an archive.
+
+    `members` maps the suffix of the names of two arrays to a file, and `label` is the column with the labels.
+    """
     arrays: Arrays = {}
     for suffix, member in members.items():
         text = io.StringIO(read_member(files[0], member))

@@ -50,11 +50,8 @@ class GramRows:
         workers: int = 1,
         tuning: SVMTuning = TUNING,
     ):
-        self.kernel = kernel
-        self.X = X
-        self.parts = parts
+        self.kernel, self.X, self.parts, self.ridge = kernel, X, parts, ridge
         self.blocks = blocks if blocks is not None else [None] * len(parts)
-        self.ridge = ridge
         self.workers = workers if kernel.thread_safe else 1
         lists = [as_indices(part) for part in parts]
         self.starts = np.concatenate([[0], np.cumsum([part.size for part in lists])])
@@ -70,8 +67,7 @@ class GramRows:
         self.slot_of = np.full(self.size, -1)
         self._owner = np.full(self.capacity, -1)
         self._used_at = np.zeros(self.capacity, dtype=np.int64)
-        self._clock = 0
-        self._filled = 0
+        self._clock = self._filled = 0
         self._matrix: np.ndarray | None = None
         self._budget, self._tuning = budget, tuning
         self.n_computed = 0

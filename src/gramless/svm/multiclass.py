@@ -29,9 +29,8 @@ from gramless.linalg.operators import byte_rows, expand
 from gramless.linalg.operators.blocks import expand_groups
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.svm.batched_smo import BatchedSMO
-from gramless.svm.box_qp import BoxQP, DualSolution
+from gramless.svm.box_qp import BoxQP, DualSolution, NuQP, solve_to_margin
 from gramless.svm.gram_rows import GramRows, GramSource, Part, StoredGram, class_grams
-from gramless.svm.nu_qp import NuQP, solve_to_margin
 from gramless.svm.resources import DualFit, row_workers
 from gramless.svm.simple_smo import SimpleSMO
 from gramless.svm.smo import SMO
@@ -168,11 +167,7 @@ def solve_multiclass(
     start_coef = None if start is None else start.spread(len(codes))[:, order]
     problems = decomposition.problems(C[order], positive_weight, nu, start_coef)
     if decomposition.in_pairs and on_cpu:
-        solutions = _solve_pairs(fit, parts, members, problems, nu, stored)
-    elif nu is not None:
-        rows, rng = stored or gram_rows(fit, parts), np.random.default_rng(fit.seed)
-        largest = float(np.max(fit.kernel.diag(fit.X)))
-        solutions = [solve_to_margin(fit.solver, qp, rows, rng, fit.progress, nu=nu, largest=largest) for qp in problems]
+        solutions = _solve_pairs(fit, decomposition.classes, problems, parts, members, stored)
     else:
         own = [[parts[i], parts[j]] if j is not None else parts for i, j in decomposition.classes]
         solutions = solve_jointly(fit, problems, own, stored)
@@ -189,8 +184,7 @@ def solve_jointly(
         rows = rows_on_device(fit.X, fit.device, fit.budget / 2)
         used = fit.X.nnz * 16 if isinstance(rows, SparseRows) else rows.numel() * rows.element_size()
         return solver.maximise(problems, parts, fit.kernel, rows, fit.budget - used, fit.seed, fit.progress)
-    gram = stored or gram_rows(fit, parts[0])
-    return fit.solver.maximise(problems, gram, np.random.default_rng(fit.seed), fit.progress)
+    return _solve_two_class(fit, problems, stored or gram_rows(fit, parts[0]), np.random.default_rng(fit.seed))
 
 
 def gram_rows(fit: DualFit, parts: list[Part], ridge: np.ndarray | None = None) -> GramRows:
@@ -199,39 +193,16 @@ def gram_rows(fit: DualFit, parts: list[Part], ridge: np.ndarray | None = None) 
 
 
 def _solve_pairs(
-    fit: DualFit,
-    parts: list[Part],
-    members: list[slice],
-    problems: list[BoxQP],
-    nu: float | None,
-    stored: StoredGram | None,
+    fit: DualFit, pairs: list[Any], problems: list[BoxQP], parts: list[Part], members: list[slice], stored: StoredGram | None
 ) -> list[DualSolution]:
-    """Solve the pairs in parallel on the CPU, with the Gram matrices of the classes in common."""
+    """Solve the pairs of classes in parallel on the CPU, with the Gram matrices of the classes in common."""
     kernel, X = fit.kernel, fit.X
-    pairs = list(combinations(range(len(parts)), 2))
     workers = fit.workers if kernel.thread_safe else 1
     # With fewer than two pairs per core, pairs are solved one after the other, and all cores compute the rows of each pair.
     n_parallel = workers if len(pairs) >= 2 * workers else 1
     blocks = class_grams(kernel, X, parts, fit.budget / 2 if stored is None else 0, workers)
     budget = (fit.budget - sum(block.nbytes for block in blocks if block is not None)) / n_parallel
     solutions: list[DualSolution] = [None] * len(pairs)  # type: ignore[list-item]
-    largest = float(np.max(kernel.diag(X))) if nu is not None else 0.0
-
-    def solve(number: int, i: int, j: int) -> DualSolution:
-        problem = problems[number]
-        if not problem.size:  # a cross-validation fold may have no point of the two classes
-            return DualSolution.at(problem, problem.linear, problem.linear, 0, 0.0)
-        gram: GramSource
-        if stored is not None:
-            gram = stored.pair(members[i], members[j])
-        else:
-            own_blocks, n_threads = [blocks[i], blocks[j]], workers // n_parallel
-            gram = GramRows(kernel, X, [parts[i], parts[j]], blocks=own_blocks, budget=budget, workers=n_threads)
-        rng = np.random.default_rng([fit.seed, number])
-        if nu is None:
-            return fit.solver.maximise([problem], gram, rng, fit.progress)[0]
-        return solve_to_margin(fit.solver, problem, gram, rng, fit.progress, nu=nu, largest=largest)
-
     # Pairs differ in difficulty, so each idle thread takes the next pair. Each pair has its own rows and random numbers, so
     # the result does not depend on the thread. After a stop the multipliers of the remaining pairs are zero.
     waiting = list(enumerate(pairs))[::-1]
@@ -242,7 +213,17 @@ def _solve_pairs(
                 number, (i, j) = waiting.pop()
             except IndexError:
                 return
-            solutions[number] = solve(number, i, j)
+            if not problems[number].size:  # a cross-validation fold may have no point of the two classes
+                solutions[number] = DualSolution.at(problems[number], np.empty(0), np.empty(0), 0, 0.0)
+                continue
+            gram: GramSource
+            if stored is not None:
+                gram = stored.pair(members[i], members[j])
+            else:
+                own_blocks, n_threads = [blocks[i], blocks[j]], workers // n_parallel
+                gram = GramRows(kernel, X, [parts[i], parts[j]], blocks=own_blocks, budget=budget, workers=n_threads)
+            rng = np.random.default_rng([fit.seed, number])
+            [solutions[number]] = _solve_two_class(fit, [problems[number]], gram, rng)
 
     def abandon() -> None:
         waiting.clear()
@@ -250,6 +231,13 @@ def _solve_pairs(
 
     run_threads(work, n_parallel, meanwhile=fit.progress.report, abandon=abandon)
     return solutions
+
+
+def _solve_two_class(fit: DualFit, problems: list[BoxQP], gram: GramSource, rng: np.random.Generator) -> list[DualSolution]:
+    """Solve two-class problems on the same points on the CPU: jointly, or with `nu` one after the other."""
+    if not isinstance(problems[0], NuQP):
+        return fit.solver.maximise(problems, gram, rng, fit.progress)
+    return [solve_to_margin(fit.solver, qp, gram, rng, fit.progress, fit.largest_value) for qp in problems]
 
 
 def problem_scores(kernel: Kernel, X: Any, vectors: Any, model: SupportVectorModel) -> np.ndarray:
@@ -260,9 +248,9 @@ def problem_scores(kernel: Kernel, X: Any, vectors: Any, model: SupportVectorMod
     coef = xa.like(np.ascontiguousarray(model.dual_coef.T), X)
     ends = np.cumsum(model.n_support)
     n_classes, n_problems = ends.size, model.intercept.size
-    block = kernel(X, vectors) if X.shape[0] * len(coef) <= LINALG_TUNING.few_values else None
     if coef.shape[1] == n_problems:
-        return xa.to_numpy(expand(kernel, X, vectors, coef) if block is None else block @ coef) + model.intercept
+        return xa.to_numpy(expand(kernel, X, vectors, coef)) + model.intercept
+    block = kernel(X, vectors) if X.shape[0] * len(coef) <= LINALG_TUNING.few_values else None
     if block is None and kernel.uses_points and not xa.is_torch(X):
         bounds = np.concatenate([[0], ends])
         scores = expand_groups(kernel, X, vectors, coef, bounds, _pair_of(n_classes), n_problems)
@@ -298,10 +286,7 @@ def _pair_of(n_classes: int) -> np.ndarray:
 def _sides(n_classes: int) -> np.ndarray:
     """Return a matrix with 1 in the column of the first class of each pair and -1 in that of the second."""
     first, second = _pairs(n_classes)
-    sides = np.zeros((first.size, n_classes))
-    sides[np.arange(first.size), first] = 1.0
-    sides[np.arange(first.size), second] = -1.0
-    return sides
+    return np.eye(n_classes)[first] - np.eye(n_classes)[second]
 
 
 def votes(scores: np.ndarray, n_classes: int) -> np.ndarray:

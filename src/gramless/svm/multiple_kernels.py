@@ -23,6 +23,7 @@ from operator import add
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from gramless._core import arrays as xa
 from gramless._core.threads import CPU_TILE, parallel_for, slices
@@ -241,15 +242,13 @@ class _WeightedPairSteps(PairSteps):
 
 def _root_of_increasing(cubic: np.ndarray, low: float, high: float) -> float:
     """Return the root of a cubic that increases on `[low, high]`, or the end of the interval closest to it."""
-    if np.polyval(cubic, low) >= 0:
+    a, b, c, d = cubic.tolist()
+
+    def value(step: float) -> float:
+        return float(((a * step + b) * step + c) * step + d)
+
+    if value(low) >= 0:
         return low
-    if np.polyval(cubic, high) <= 0:
+    if value(high) <= 0:
         return high
-    inside = [r.real for r in np.roots(cubic) if abs(r.imag) <= 1e-7 * (1 + abs(r.real)) and low <= r.real <= high]
-    if inside:
-        return float(inside[0])
-    # By rounding the root is outside the interval or complex. Bisection converges, because the signs at the ends differ.
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if np.polyval(cubic, middle) < 0 else (low, middle)
-    return 0.5 * (low + high)
+    return float(brentq(value, low, high, xtol=np.finfo(np.float64).tiny))

@@ -26,9 +26,8 @@ from gramless._core import arrays as xa
 from gramless._core.device_rows import rows_on_device
 from gramless._core.threads import slices
 from gramless.linalg.operators import byte_rows, expand
-from gramless.svm.box_qp import BoxQP, DualSolution
+from gramless.svm.box_qp import BoxQP, DualSolution, fill_to_sum
 from gramless.svm.multiclass import gram_rows, solve_jointly
-from gramless.svm.nu_qp import fill_to_sum
 from gramless.svm.resources import DualFit
 
 

@@ -7,7 +7,10 @@ divided between the cache of kernel rows and the Gram matrices of working sets, 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.memory import MemoryEstimate, parse_budget
@@ -34,6 +37,11 @@ class DualFit:
     device: str = "cpu"
     progress: SolverProgress = field(default_factory=SolverProgress)
     tuning: SVMTuning = TUNING
+
+    @cached_property
+    def largest_value(self) -> float:
+        """Largest kernel value."""
+        return float(np.max(self.kernel.diag(self.X)))
 
 
 def fit_budget(memory_budget: Any, cache_size: float | None, kernel: Kernel, X: Any, workers: int, device: str) -> float:

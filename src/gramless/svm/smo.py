@@ -4,8 +4,7 @@ Each round solves the dual problem over a working set of variables, with a compi
 and then updates the slopes of all variables with the kernel rows of the variables that moved.
 
 - Half of a working set are the worst violators; the other half are variables of the previous round, free variables first.
-Only
-  the rows and columns of new variables are computed in the Gram matrix of the set.
+  Only the rows and columns of new variables are computed in the Gram matrix of the set.
 - The accuracy to which a set is solved balances the cost of moves against the cost of kernel rows.
 - If more variables are free than a set contains, sets grow. A large set is solved by the same method with small sets.
 
@@ -18,7 +17,7 @@ Reference: Joachims (1999), Making large-scale SVM learning practical; Fan, Chen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -78,29 +77,17 @@ class WorkingSetAscent:
     """State of one problem between the rounds of `SMO`; working sets have at most `largest` variables."""
 
     def __init__(
-        self,
-        solver: SMO,
-        qp: BoxQP,
-        rows: GramSource,
-        rng: np.random.Generator,
-        largest: int,
-        progress: SolverProgress,
+        self, solver: SMO, qp: BoxQP, rows: GramSource, rng: np.random.Generator, largest: int, progress: SolverProgress
     ):
-        self.solver = solver
-        self.qp = qp
-        self.rows = rows
-        self.rng = rng
-        self.progress = progress
+        self.solver, self.qp, self.rows, self.rng, self.largest, self.progress = solver, qp, rows, rng, largest, progress
         self.beta = np.zeros(qp.size) if qp.start is None else qp.start.astype(np.float64)
         self.K_beta = np.zeros(rows.size) if qp.K_start is None else qp.K_start.astype(np.float64)
-        self.largest = largest
-        self.set = np.empty(0, dtype=np.intp)
+        # The working set, its Gram matrix of at most `capacity` rows, and the positions of new variables in it.
+        self.set, self.fresh = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
         self.gram: np.ndarray | None = None
-        self.fresh = np.empty(0, dtype=np.intp)
         self.capacity = 0
         self.last_chosen = np.zeros(qp.size, dtype=np.int32)
-        self.n_iter = 0
-        self.n_rounds = 0
+        self.n_iter = self.n_rounds = 0
         self.stalled = False
         self.violation = np.inf
         self.update: Update
@@ -199,29 +186,23 @@ class WorkingSetAscent:
         """Return the variables of the set after its problem was solved, and the number of pairs moved."""
         assert self.gram is not None
         solver, tuning, q = self.solver, self.solver.tuning, part.size
-        remaining = solver.max_iter - self.n_iter
-        if q == self.qp.size:
-            return _solve_stored(self.gram, part, 0.5 * solver.tol, remaining, self.rng, self.progress, tuning)
-        width = q if q <= tuning.largest_direct else tuning.small_set
-        moves_per_row = int(0.5 * q * self.rows.size * self.rows.entry_cost / width)
-        goal = max(0.5 * solver.tol, tuning.set_accuracy * self.violation)
-        max_moves = max(1, min(remaining, max(q, int(tuning.moves_per_row_cost * moves_per_row))))
-        return _solve_stored(self.gram, part, goal, max_moves, self.rng, self.progress, tuning)
+        goal, max_moves = 0.5 * solver.tol, solver.max_iter - self.n_iter
+        if q < self.qp.size:
+            width = q if q <= tuning.largest_direct else tuning.small_set
+            moves_per_row = int(0.5 * q * self.rows.size * self.rows.entry_cost / width)
+            goal = max(goal, tuning.set_accuracy * self.violation)
+            max_moves = max(1, min(max_moves, max(q, int(tuning.moves_per_row_cost * moves_per_row))))
+        return _solve_stored(self.gram, part, replace(solver, tol=goal, max_iter=max_moves), self.rng, self.progress)
 
 
 def _solve_stored(
-    K: np.ndarray,
-    qp: BoxQP,
-    tol: float,
-    max_iter: int,
-    rng: np.random.Generator,
-    progress: SolverProgress,
-    tuning: SVMTuning,
+    K: np.ndarray, qp: BoxQP, solver: SMO, rng: np.random.Generator, progress: SolverProgress
 ) -> tuple[np.ndarray, int]:
     """Solve a problem whose linear term is the slope at its start; return the variables and the number of pairs moved."""
     assert qp.start is not None
+    tuning, max_iter = solver.tuning, solver.max_iter
     if qp.size > tuning.largest_direct:
-        rows, inner = StoredGram(K, qp.size), SMO(tol, tuning.small_set, max_iter, tuning)
+        rows, inner = StoredGram(K, qp.size), replace(solver, working_set=tuning.small_set)
         ascent = WorkingSetAscent(inner, qp, rows, rng, qp.size, progress)
         while not progress.stopped and ascent.select():
             ascent.improve()
@@ -231,7 +212,7 @@ def _solve_stored(
     moves_per_call = max(1, tuning.variables_per_call // qp.size)
     while not progress.stopped:
         requested = min(moves_per_call, max_iter - moves)
-        done = qp.move_pairs(K, slope, beta, tol, requested)
+        done = qp.move_pairs(K, slope, beta, solver.tol, requested)
         moves += done
         if done < requested or moves >= max_iter:
             break

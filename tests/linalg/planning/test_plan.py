@@ -62,10 +62,23 @@ def test_more_landmarks_for_costly_products_and_tight_tolerances():
     assert landmarks(1, 1e-1) < few < landmarks(1, 1e-6)
 
 
+def test_small_values_of_C_need_fewer_landmarks_and_no_factorisation():
+    def plan(n, C, *, tol=1e-2, device="cpu"):
+        size = problem_size(n, 100, 1, np.float32, device, RBF(0.1), triton=False)
+        return make_plan(size, "auto", 10**10, tol=tol, C=C)
+
+    assert plan(20_000, 0.01).n_landmarks == plan(20_000, 10.0).n_landmarks
+    assert plan(20_000, 10.0).n_landmarks < plan(20_000, 30.0).n_landmarks < plan(20_000, 100.0).n_landmarks
+    assert plan(20_000, 100.0).n_landmarks == plan(20_000, np.inf).n_landmarks
+    assert (plan(3_500, 10.0).solver, plan(3_500, 11.0).solver) == ("cg", "cholesky")
+    assert plan(2_000, 10.0).solver == plan(3_500, 10.0, tol=1e-3).solver == "cholesky"
+    assert plan(3_500, 10.0, device="cuda").solver == "cholesky"
+
+
 @pytest.mark.skipif(not lanes(), reason="this processor has no vectors that the loops are written for")
 def test_gaussian_matrices_of_few_features_are_recomputed():
-    def plan(d, kernel=None, *, k=1, dense=True, solver="cg"):
-        size = problem_size(60_000, d, k, np.float32, "cpu", kernel or RBF(0.1), dense=dense)
+    def plan(d, kernel=None, *, n=60_000, k=1, dense=True, solver="cg"):
+        size = problem_size(n, d, k, np.float32, "cpu", kernel or RBF(0.1), dense=dense)
         return make_plan(size, solver, 16 * GB)
 
     recomputed = plan(8)
@@ -77,6 +90,7 @@ def test_gaussian_matrices_of_few_features_are_recomputed():
         plan(8, k=50),
         plan(8, Polynomial(2, 1.0)),
         plan(8, dense=False),
+        plan(8, n=4_000),  # the matrix stays in the cache of the processor
         plan(8, solver="kaczmarz"),
     ):
         assert other.cached

@@ -1,4 +1,4 @@
-"""Records as a run leaves them, made by hand so that every view has something to show, and a real browser."""
+"""Constructed records for every kind of view, and the report of these records."""
 
 import base64
 
@@ -21,7 +21,7 @@ from gramless.papers.report import write_report
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>"\'&'
 
 
-def machine(params, seed):
+def estimator(params, seed):
     raise NotImplementedError
 
 
@@ -31,7 +31,7 @@ SPECS = (
         "steps",
         f"Error against iteration {HOSTILE}",
         "digits",
-        machine,
+        estimator,
         product(solver=["kaczmarz", "matching_pursuit"], block_size=[100, 500]),
         views=(History(facet="solver"), History(y="residual", log_y=True), Table(), Confusion(), Gallery()),
         references=(Reference(1.1, "Fig. 2(c)", {"solver": "matching_pursuit"}, spread=0.1),),
@@ -46,7 +46,7 @@ SPECS = (
         "curve",
         "Accuracy against budget",
         "digits",
-        machine,
+        estimator,
         product(method=["budget", HOSTILE], budget=[0.2, 0.6, 1.0]),
         seeds=(0, 1, 2),
         views=(
@@ -57,8 +57,8 @@ SPECS = (
         ),
         references=(Reference(98.0, "Fig. 1", {"budget": 0.6}, metric="accuracy"),),
     ),
-    Spec("risvo", "not-run", "Nothing yet", "digits", machine, product(m=[1])),
-    Spec("smo", "failing", "Nothing but failures", "digits", machine, product(m=[1])),
+    Spec("risvo", "not-run", "Nothing yet", "digits", estimator, product(m=[1])),
+    Spec("smo", "failing", "Nothing but failures", "digits", estimator, product(m=[1])),
 )
 
 

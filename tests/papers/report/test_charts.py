@@ -41,7 +41,7 @@ def corners(path):
 
 
 @pytest.mark.parametrize("values", [[99.5, 99.9, 100.0], [90.0, 95.0, 99.0], [0.0, 50.0, 100.0], [100.0, 100.0, 100.0]])
-def test_no_axis_of_a_percentage_goes_beyond_a_hundred(values):
+def test_axis_of_a_percentage_ends_at_100(values):
     svg = parsed(chart_of([ChartLine("", [1, 2, 3], values, [5.0, 5.0, 5.0])], "accuracy"))
     assert len(y_ticks(svg)) >= 2
     assert 0 <= min(y_ticks(svg)) <= max(y_ticks(svg)) <= 100
@@ -54,7 +54,7 @@ def test_two_points_are_not_joined():
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.001, 123_456.0])
-def test_numbers_of_the_axis_stay_clear_of_its_name(scale):
+def test_tick_labels_do_not_overlap_the_axis_label(scale):
     """In a font of 12 units, a digit is about seven wide, and the name ends at 18."""
     svg = parsed(chart_of([ChartLine("", [0, 1], [0.1 * scale, 1.1 * scale])]))
     ticks = [one for one in svg.iter("text") if "text-anchor: end" in one.get("style")]
@@ -93,7 +93,7 @@ def test_tooltips_and_colours_of_the_page():
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 3)])
-def test_images_keep_every_pixel(shape):
+def test_data_url_encodes_all_pixels(shape):
     pixels = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
     url = data_url(base64.b64encode(pixels.tobytes()).decode(), shape)
     content = base64.b64decode(url.removeprefix("data:image/png;base64,"))

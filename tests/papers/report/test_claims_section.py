@@ -52,7 +52,7 @@ def shown(measure, records=RECORDS):
     return claim_values(check_claim(claim, "budget", {("budget", "data"): records}), "budget")["ours"]
 
 
-def test_a_measured_number_has_as_many_digits_as_its_spread():
+def test_measured_number_has_the_digits_of_its_spread():
     assert shown(Measure("number", lambda record: (record["metrics"]["accuracy"] - 90) / 300)) == "0.003 ± 0.003"
     assert shown(Measure("number", lambda record: 20 * record["metrics"]["accuracy"] / 4)) == "455 ± 5"
     assert shown("n_vectors", [{**r, "metrics": {"n_vectors": 1266 + r["seed"]}} for r in RECORDS]) == "1,267.0 ± 1.0"

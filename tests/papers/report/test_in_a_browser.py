@@ -1,4 +1,4 @@
-"""The page as a person meets it: in a real browser, wide and narrow, light and dark."""
+"""The page in a browser: wide and narrow windows, light and dark colour schemes."""
 
 import pytest
 
@@ -13,10 +13,10 @@ def opened(request, browser, report_path):
     width, height, scheme = request.param
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = context.new_page()
-    page.complaints = []
+    page.messages = []
     page.requests = []
-    page.on("console", lambda message: page.complaints.append(message.text))
-    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("console", lambda message: page.messages.append(message.text))
+    page.on("pageerror", lambda error: page.messages.append(str(error)))
     page.on("request", lambda wanted: page.requests.append(wanted.url))
     page.goto(report_path.as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
@@ -24,19 +24,19 @@ def opened(request, browser, report_path):
     context.close()
 
 
-def test_nothing_complains_and_nothing_is_fetched(opened):
+def test_no_console_messages_and_no_requests(opened):
     opened.wait_for_load_state("load")
-    assert opened.complaints == []
+    assert opened.messages == []
     assert [url for url in opened.requests if not url.startswith(("file:", "data:"))] == []
 
 
-def test_hostile_text_does_not_run(opened):
+def test_markup_in_texts_is_not_executed(opened):
     assert opened.evaluate("window.hacked") is None
     assert opened.locator("main script").count() == 0
     assert opened.locator("details.experiment p", has_text="onerror").count() >= 1
 
 
-def test_every_picture_is_drawn(opened):
+def test_all_images_and_charts_are_rendered(opened):
     images = opened.locator("img")
     assert images.count() == 61  # the gallery and one atom
     assert opened.evaluate("[...document.images].every(i => i.complete && i.naturalWidth >= 2)")
@@ -60,7 +60,7 @@ def test_lines_stay_inside_their_charts(opened):
     assert outside == 0
 
 
-def test_nothing_overflows(opened):
+def test_no_element_is_wider_than_the_window(opened):
     assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     # What is wider than the screen scrolls within its own frame.
     wide = opened.evaluate(
@@ -70,7 +70,7 @@ def test_nothing_overflows(opened):
     assert wide == []
 
 
-def test_text_in_charts_is_large_enough_to_read(opened):
+def test_font_size_in_charts(opened):
     sizes = opened.evaluate(
         "[...document.querySelectorAll('svg.chart')].filter(s => getComputedStyle(s).display !== 'none').map(s =>"
         " s.getBoundingClientRect().width / s.viewBox.baseVal.width"
@@ -79,7 +79,7 @@ def test_text_in_charts_is_large_enough_to_read(opened):
     assert all(10 <= size <= 16 for size in sizes)
 
 
-def test_the_contents_lead_to_each_chapter_and_experiment_and_unfold_it(opened):
+def test_links_of_the_contents_open_their_target(opened):
     opened.evaluate("document.querySelectorAll('details.experiment').forEach(d => { d.open = false })")
     opened.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
     links = opened.locator("nav a")
@@ -92,7 +92,7 @@ def test_the_contents_lead_to_each_chapter_and_experiment_and_unfold_it(opened):
     assert opened.locator("#budget-curve").evaluate("e => e.open")
 
 
-def test_parts_are_folded_at_first_and_unfold_at_once(browser, report_path):
+def test_experiments_are_closed_initially_and_open_together(browser, report_path):
     page = browser.new_page()
     page.goto(report_path.as_uri())
     folded = "[...document.querySelectorAll('details.experiment')].map(d => d.open)"
@@ -102,7 +102,7 @@ def test_parts_are_folded_at_first_and_unfold_at_once(browser, report_path):
     page.close()
 
 
-def test_the_filter_leaves_what_matches(browser, report_path):
+def test_filter_shows_matching_experiments(browser, report_path):
     page = browser.new_page()
     page.goto(report_path.as_uri())
     page.locator("#filter").fill("accuracy")
@@ -114,12 +114,12 @@ def test_the_filter_leaves_what_matches(browser, report_path):
     page.close()
 
 
-def test_a_command_can_be_read(opened):
+def test_commands_are_visible(opened):
     first = opened.locator("details.again code").first
     assert first.inner_text().startswith("gramless reproduce randomized --only steps --where")
 
 
-def test_no_column_of_a_confusion_matrix_is_cut_on_a_phone(browser, report_specs, report_records, tmp_path):
+def test_confusion_matrix_fits_on_a_phone(browser, report_specs, report_records, tmp_path):
     named = [
         {**r, "confusion": {**r["confusion"], "labels": list(CIFAR10_CLASSES)}} if "confusion" in r else r
         for r in report_records
@@ -135,7 +135,7 @@ def test_no_column_of_a_confusion_matrix_is_cut_on_a_phone(browser, report_specs
     assert outside == 0
 
 
-def test_the_links_of_the_overview_lead_to_experiments(opened):
+def test_internal_links_have_targets(opened):
     broken = opened.evaluate(
         "[...document.querySelectorAll('a[href^=\"#\"]')].filter(a => !document.getElementById("
         "a.getAttribute('href').slice(1))).length"
@@ -143,7 +143,7 @@ def test_the_links_of_the_overview_lead_to_experiments(opened):
     assert broken == 0
 
 
-def test_dark_is_dark(browser, report_path):
+def test_colours_of_the_dark_scheme(browser, report_path):
     shades = {}
     for scheme in ("light", "dark"):
         context = browser.new_context(color_scheme=scheme)
@@ -160,7 +160,7 @@ def test_dark_is_dark(browser, report_path):
     assert ink - paper > 150
 
 
-def test_a_matrix_of_words_fits_beside_its_gallery(browser, report_specs, report_records, tmp_path):
+def test_confusion_matrix_with_long_class_names_fits_beside_its_gallery(browser, report_specs, report_records, tmp_path):
     named = [
         {**record, "confusion": {**record["confusion"], "labels": list(CIFAR10_CLASSES)}}
         if "confusion" in record
@@ -181,7 +181,7 @@ def test_a_matrix_of_words_fits_beside_its_gallery(browser, report_specs, report
 
 
 @pytest.mark.parametrize(("n_images", "columns"), [(10, 2), (40, 1)])
-def test_a_long_gallery_has_a_row_of_its_own(browser, report_specs, report_records, tmp_path, n_images, columns):
+def test_long_gallery_takes_the_full_width(browser, report_specs, report_records, tmp_path, n_images, columns):
     records = [
         {**record, "misclassified": {**record["misclassified"], "images": record["misclassified"]["images"][:1] * n_images}}
         for record in report_records

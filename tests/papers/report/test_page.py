@@ -1,4 +1,4 @@
-"""The page as text, and its parts."""
+"""The HTML text of the page, and the functions that format its values."""
 
 import errno
 import json
@@ -33,7 +33,7 @@ RESULTS = pathlib.Path(__file__).parents[3] / "benchmarks" / "results"
 
 
 class Outline(HTMLParser):
-    """Checks that tags are closed in order and remembers them."""
+    """Parser that checks that tags are closed in order and stores them."""
 
     def __init__(self):
         super().__init__()
@@ -60,7 +60,7 @@ def outline(text):
     return parser.seen
 
 
-def test_the_page_is_well_formed_and_fetches_no_script(report_specs, report_records):
+def test_page_is_well_formed_and_has_one_inline_script(report_specs, report_records):
     seen = outline(page(report_specs, report_records))
     assert [attrs for tag, attrs in seen if tag == "script"] == [{}]  # ours, inside the page
     assert not [attrs for tag, attrs in seen if any(name.startswith("on") for name in attrs)]
@@ -72,8 +72,8 @@ def of_one_setting(records, **params):
     return [r for r in records if r["status"] == "done" and params.items() <= r["params"].items()]
 
 
-def test_the_headline_is_the_mean_and_spread_over_the_seeds_of_one_setting(report_specs, report_records):
-    """The least error of all fits, seeds and settings together, is a lucky number."""
+def test_headline_is_the_mean_and_spread_over_the_seeds_of_one_setting(report_specs, report_records):
+    """The smallest error of all fits would be optimistic."""
     budget = report_specs[1]
     done = [r for r in report_records if r["paper"] == "budget"]
     found = headline(budget, done)
@@ -92,7 +92,7 @@ def test_the_headline_is_the_mean_and_spread_over_the_seeds_of_one_setting(repor
     assert CHOSEN_ON_THE_TEST_ROWS in text
 
 
-def test_a_declared_setting_is_the_headline_whatever_its_error(report_specs, report_records):
+def test_declared_setting_is_the_headline_for_any_error(report_specs, report_records):
     spec = report_specs[0]
     done = [r for r in report_records if r["paper"] == "randomized"]
     found = headline(spec, done)
@@ -100,7 +100,7 @@ def test_a_declared_setting_is_the_headline_whatever_its_error(report_specs, rep
     assert found.chosen.startswith("declared")
 
 
-def test_cross_validation_chooses_before_the_test_rows(report_specs, report_records):
+def test_headline_by_cross_validation_precedes_headline_by_test_error(report_specs, report_records):
     done = [r for r in report_records if r["paper"] == "budget"]
     validated = [{**r, "metrics": {**r["metrics"], "cv_error": -r["metrics"]["error"]}} for r in done]
     found = headline(report_specs[1], validated)
@@ -121,7 +121,7 @@ def test_fits_on_two_devices_count_once(report_specs, report_records):
     assert "H200" not in text.partition('<footer id="machine">')[0]
 
 
-def test_captions_are_those_of_the_rows(report_specs, report_records):
+def test_captions_equal_the_rows_of_the_table(report_specs, report_records):
     text = page(report_specs, report_records)
     (record,) = of_one_setting(report_records, solver="matching_pursuit", block_size=500)
     caption = f"solver matching pursuit, block size 500, seed 0: {record['metrics']['error']:.2f} % error"
@@ -136,13 +136,13 @@ def test_the_difference_to_the_paper_is_shown(report_specs, report_records):
     assert f"{record['metrics']['error'] - 1.1:+.2f}".replace("-", "−") in text
 
 
-def test_a_warning_is_said_once_whatever_its_numbers(report_specs, report_records):
+def test_warnings_that_differ_in_numbers_are_listed_once(report_specs, report_records):
     text = page(report_specs, report_records)
     assert text.count("ConvergenceWarning") == 1
     assert "in 22 fits: randomized steps, budget curve" in text
 
 
-def test_a_row_has_the_command_that_repeats_it(report_specs, report_records):
+def test_row_has_the_command_that_repeats_its_fit(report_specs, report_records):
     point = points(of_one_setting(report_records, solver="kaczmarz", block_size=100))[0]
     line = command(report_specs[0], point, quick=True)
     assert (
@@ -151,14 +151,14 @@ def test_a_row_has_the_command_that_repeats_it(report_specs, report_records):
     assert line in page(report_specs, report_records, quick=True)
 
 
-def test_the_records_are_linked_and_their_fields_explained(report_specs, report_records):
+def test_records_are_linked_and_their_fields_described(report_specs, report_records):
     text = page(report_specs, report_records, results="results.jsonl")
     assert '<a href="results.jsonl">' in text
     stored = [record for path in RESULTS.glob("*/results.jsonl") for record in Results(path).records()]
     assert all(f"<code>{field}</code>" in text for field in {field for record in stored for field in record})
 
 
-def test_papers_are_named_as_on_their_title_pages(report_specs):
+def test_titles_of_the_papers(report_specs):
     text = page(report_specs, [])
     for paper in PAPERS.values():
         assert paper.title in text
@@ -173,7 +173,7 @@ def test_a_quick_page_has_no_verdicts():
     assert "How a verdict is made" in page(specs("smo"), [])
 
 
-def test_other_packages_come_from_the_benchmarks(report_specs):
+def test_tables_of_other_packages_use_the_benchmark_records(report_specs):
     text = page(report_specs, [], benchmarks=RESULTS)
     records = json.loads((RESULTS / "svm_cpu.json").read_text())["records"]
     fits = {r["method"]: r for r in records if (r["case"], r["C"]) == ("usps", 1.0)}
@@ -183,12 +183,12 @@ def test_other_packages_come_from_the_benchmarks(report_specs):
     assert "mean rank" in text
 
 
-def test_two_points_are_not_a_figure(report_specs, report_records):
+def test_curve_of_two_points_has_no_figure(report_specs, report_records):
     done = [r for r in report_records if r["paper"] == "budget" and r["params"]["budget"] != 0.6]
     assert figures(Curve("budget", "accuracy"), report_specs[1], done) == []
 
 
-def test_what_failed_and_what_is_missing_is_said(report_specs, report_records):
+def test_failed_and_missing_fits_are_reported(report_specs, report_records):
     text = page(report_specs, report_records, missing=7)
     assert "partial: 7 fits not run yet" in text
     assert "1 fit failed" in text
@@ -196,25 +196,25 @@ def test_what_failed_and_what_is_missing_is_said(report_specs, report_records):
     assert "Not run yet." in text
 
 
-def test_the_quick_form_says_what_it_is(report_specs, report_records):
+def test_quick_page_states_its_purpose(report_specs, report_records):
     assert "need a run without --quick" in page(report_specs, report_records, quick=True)
     assert "need a run without --quick" not in page(report_specs, report_records)
 
 
-def test_no_two_settings_share_a_name():
+def test_labels_are_unique():
     assert label("landmarks") != label("n_landmarks")
     shown = {metric for spec in specs() for view in spec.views if isinstance(view, Table) for metric in view.metrics}
     assert "landmarks" not in shown  # a number under the heading "landmark rule"
 
 
-def test_one_is_not_many(report_specs, report_records):
+def test_singular_of_counted_nouns(report_specs, report_records):
     text = page(report_specs, report_records[:1], missing=1)
     assert "· 1 fit ·" in text
     assert "partial: 1 fit not run yet" in text
     assert "1 fits" not in text
 
 
-def test_a_report_that_cannot_be_written_leaves_nothing(report_specs, tmp_path, monkeypatch):
+def test_failed_write_leaves_no_file(report_specs, tmp_path, monkeypatch):
     def full(self, text, **options):
         self.touch()
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -225,13 +225,13 @@ def test_a_report_that_cannot_be_written_leaves_nothing(report_specs, tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_run_has_a_page_too(report_specs):
+def test_page_without_records(report_specs):
     text = page(report_specs, [], missing=20)
     outline(text)
     assert "No fit has finished." in text
 
 
-def test_an_older_page_is_replaced_in_one_piece(tmp_path, report_specs, report_records):
+def test_existing_page_is_replaced_atomically(tmp_path, report_specs, report_records):
     path = tmp_path / "deep" / "report.html"
     write_report(report_specs, [], path)
     write_report(report_specs, report_records, path)
@@ -241,8 +241,8 @@ def test_an_older_page_is_replaced_in_one_piece(tmp_path, report_specs, report_r
 
 @settings(max_examples=25, deadline=None)
 @given(st.text(min_size=1), st.text(min_size=1))
-def test_text_is_escaped_wherever_it_is_put(report_specs, said, named):
-    """The same tags, whatever a title, a setting or a reason says."""
+def test_all_texts_are_escaped(report_specs, said, named):
+    """Titles, settings and reasons of failures do not change the tags of the page."""
     spec = replace(report_specs[3], title=said, about=named, grid=product(m=[named]))
     failed = {"status": "failed", "paper": spec.paper, "experiment": spec.name, "params": {"m": named}, "reason": said}
     plain = replace(spec, title="a", about="b")
@@ -251,11 +251,11 @@ def test_text_is_escaped_wherever_it_is_put(report_specs, said, named):
 
 
 def without_words(seen):
-    """What the filter looks at is text, in an attribute."""
+    """Return the tags without the attribute that has the text for the filter."""
     return [(tag, {name: given for name, given in attrs.items() if name != "data-filter-text"}) for tag, attrs in seen]
 
 
-def test_numbers_read_well():
+def test_formats_of_numbers():
     assert [duration(s) for s in (0.0123, 0.5, 12.3, 300, 9000)] == ["12 ms", "0.50 s", "12 s", "5 min", "2.5 h"]
     assert [memory(m) for m in (153.4, 2345)] == ["153 MB", "2.35 GB"]
     assert [plain_number(n) for n in (5, 5.0, 0.25, 1e-6, 60000, 1e8, True, "x")] == [
@@ -280,7 +280,7 @@ def test_seeds_are_averaged(report_records):
     assert set(varying_among([record["params"] for record in budget])) == {"method", "budget"}
 
 
-def test_the_most_specific_figure_of_the_paper_wins():
+def test_most_specific_value_of_the_paper_is_used():
     from gramless.papers.experiments.declarations import Reference
 
     general, special = Reference(1.0, "a"), Reference(2.0, "b", {"J": 1})

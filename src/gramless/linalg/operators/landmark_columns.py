@@ -30,7 +30,10 @@ from gramless.linalg.tuning import TUNING, LinalgTuning
 
 
 class TallMatrix:
-    """A matrix given by `compute(slice of rows)`; with `store` all rows are computed once and kept."""
+    """A matrix given by `compute(slice of rows)`; with `store` all rows are computed once and kept.
+
+    `n_entries` are the entries of the matrix of which this one is a part; they decide whether compiled loops are loaded.
+    """
 
     def __init__(
         self,
@@ -38,9 +41,11 @@ class TallMatrix:
         compute: Callable[[slice], Array],
         *,
         store: bool = False,
+        n_entries: int = 0,
         tuning: LinalgTuning = TUNING,
     ):
         self.shape = shape
+        self._n_entries = n_entries
         self._compute = compute
         self._stored = compute(slice(0, shape[0])) if store else None
         self._parts = slices(shape[0], tuning.rows_per_part)
@@ -56,8 +61,8 @@ class TallMatrix:
 
     def transposed_times(self, V: Array) -> Array:
         """Return `C^T V` for `V` in float64."""
-        if self._stored is not None and compiles(self._stored, V):
-            return transposed_product(self._stored, V)
+        if self._stored is not None and compiles(self._stored, V, self._n_entries):
+            return transposed_product(self._stored, V, self._n_entries)
         total, in_double = xa.zeros((self.shape[1], V.shape[1]), V), _InDouble()
         for rows in self._parts:
             part = self.rows(rows)
@@ -66,8 +71,8 @@ class TallMatrix:
 
     def times(self, W: Array) -> Array:
         """Return `C W` for `W` in float64."""
-        if self._stored is not None and compiles(self._stored, W):
-            return product(self._stored, W)
+        if self._stored is not None and compiles(self._stored, W, self._n_entries):
+            return product(self._stored, W, self._n_entries)
         out, in_double = xa.empty((self.shape[0], W.shape[1]), W), _InDouble()
         for rows in self._parts:
             part = self.rows(rows)
@@ -143,7 +148,7 @@ class LocalColumns:
         self._fused = None if store or fused is None else (fused, fused.of(landmarks))
         self.sums = np.dtype(np.float64) if self._fused is None else self.dtype
         self._points = self._rows(landmarks)
-        self._tall = TallMatrix(self.shape, self._block, store=store)
+        self._tall = TallMatrix(self.shape, self._block, store=store, n_entries=X.shape[0] ** 2 // 2)
 
     def _rows(self, rows: Any) -> Array:
         """Return points in the precision of the matrix: rounded if its products are fused."""

@@ -2,7 +2,7 @@
 
 With `m` landmarks, a preconditioner costs O(n m^2) to build and leaves O(log(1 / tol) / m) iterations, each of which costs
 O(n^2) for every column of the right-hand side. The sum is smallest if `m` grows with the cube root of the number of columns
-and of that logarithm.
+and of that logarithm. With a small `C` the spectrum above the ridge is short, and fewer landmarks suffice.
 """
 
 from __future__ import annotations
@@ -145,18 +145,25 @@ def make_plan(
     n_landmarks: int | str = "auto",
     blocks: BlockSettings | None = None,
     tol: float = 1e-3,
+    C: float = np.inf,
     tuning: LinalgTuning = TUNING,
 ) -> SolverPlan:
-    """Choose what `solver="auto"` leaves open, or raise a `MemoryError` that names the setting to change."""
+    """Choose what `solver="auto"` leaves open, or raise a `MemoryError` that names the setting to change.
+
+    `C` is the inverse regularisation strength for kernels with `k(x, x) = 1`; infinity means that the number of iterations
+    cannot be predicted from it.
+    """
     largest = tuning.cholesky_max_rows_cuda if s.on_gpu else tuning.cholesky_max_rows_cpu
+    if not s.on_gpu and tol >= tuning.planned_tol and tuning.few_iterations_C >= C:
+        largest = tuning.cholesky_max_rows_small_C
     if solver == "cholesky" or (solver == "auto" and s.n <= largest):
         memory = cholesky_memory(s)
         if solver == "cholesky" or memory.nbytes <= budget:
             memory.check(budget, "use solver='cg', which streams the kernel matrix, or raise memory_budget")
             return SolverPlan("cholesky", False, 0, False, memory, f"n={s.n} is small enough for one factorisation")
-    plan = _iterative_plan(s, "cg" if solver == "auto" else solver, budget, n_landmarks, blocks, tol, tuning)
+    plan = _iterative_plan(s, "cg" if solver == "auto" else solver, budget, n_landmarks, blocks, tol, C, tuning)
     if solver == "auto" and not plan.cached and _sketch_is_faster(s, tol, tuning):
-        plan = _iterative_plan(s, "sketch_project", budget, n_landmarks, blocks, tol, tuning)
+        plan = _iterative_plan(s, "sketch_project", budget, n_landmarks, blocks, tol, C, tuning)
         plan.reason += f", and steps on blocks reach tol={tol:g} first"
     return plan
 
@@ -236,12 +243,18 @@ def _iterative_plan(
     n_landmarks: int | str,
     blocks: BlockSettings | None,
     tol: float,
+    C: float,
     tuning: LinalgTuning,
 ) -> SolverPlan:
-    recomputed = name == "cg" and s.in_registers and recomputing_is_faster(s.d, s.k + 1, s.itemsize)
+    gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
+    recomputed = (
+        name == "cg"
+        and s.in_registers
+        and gram >= tuning.min_recomputed_bytes
+        and recomputing_is_faster(s.d, s.k + 1, s.itemsize)
+    )
     base = _iterative_memory(s, recomputed, tuning)
     base.check(budget, "raise memory_budget or fit on fewer rows")
-    gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
     m, store, size = 0, False, 0
     if name == "sketch_project":
         size = _add_sketch(base, s, blocks, budget)
@@ -249,7 +262,7 @@ def _iterative_plan(
     elif blocks is not None:
         size = _add_block(base, s, blocks, budget)
     if name == "cg":
-        m, store = _landmarks(s, n_landmarks, budget - base.nbytes, tol, tuning)
+        m, store = _landmarks(s, n_landmarks, budget - base.nbytes, tol, C, tuning)
     base.parts["preconditioner"] = _preconditioner_bytes(s, m, store, tuning)
     cached = base.nbytes + gram <= budget and not recomputed
     if recomputed:
@@ -314,7 +327,9 @@ def _preconditioner_bytes(s: ProblemSize, m: int, store: bool, tuning: LinalgTun
     return 2 * m * m * 8 + tuning.rows_per_part * m * (s.itemsize + 16) + (s.n * m * s.itemsize if store else 0)
 
 
-def _landmarks(s: ProblemSize, requested: int | str, left: int, tol: float, tuning: LinalgTuning) -> tuple[int, bool]:
+def _landmarks(
+    s: ProblemSize, requested: int | str, left: int, tol: float, C: float, tuning: LinalgTuning
+) -> tuple[int, bool]:
     """Return the number of landmarks and whether `K(X, landmarks)` is stored, within half of the memory that is left."""
     if requested != "auto":
         m = min(int(requested), s.n)
@@ -324,6 +339,7 @@ def _landmarks(s: ProblemSize, requested: int | str, left: int, tol: float, tuni
         columns = max(1.0, (s.k + 1) / tuning.free_columns)
         iterations = np.log(2 / min(tol, 1.0)) / np.log(2 / tuning.reference_tol)
         wanted *= (columns * iterations) ** (1 / 3)
+        wanted *= np.clip((C / tuning.landmarks_reference_C) ** 0.25, tuning.smallest_landmark_fraction, 1.0)
     multiple = tuning.landmark_multiple
     m = min(-(-int(wanted) // multiple) * multiple, s.n // 2)
     if _preconditioner_bytes(s, m, True, tuning) <= left // 2:

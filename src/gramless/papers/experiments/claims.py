@@ -14,9 +14,10 @@ A comparison takes the mean over the seeds of one setting. Its tolerance is, unl
   difference over the common seeds, t s sqrt(1/k) for a standard deviation s of the differences;
 - against a bound that the claim itself states, such as "below 4 %": none.
 
-"below" and "above" require a difference larger than the tolerance; "at most" and "at least" that it is not larger in the
-wrong direction. Fits of the same setting on several devices count once: the device with the most seeds is used. A comparison
-that depends on random choices gives no verdict with fewer than `FEWEST_SEEDS` seeds.
+"near" holds if the absolute difference is at most the tolerance; "below" and "above" hold if the difference in the stated
+direction is larger than the tolerance; "at most" and "at least" hold unless the difference in the other direction is larger.
+Fits of the same setting on several devices count once: the device with the most seeds is used. A comparison that depends on
+random choices gives no verdict with fewer than `FEWEST_SEEDS` seeds.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class ClaimResult:
 
     @property
     def cause(self) -> str:
-        """Return the cause of the verdict; without enough fits it is empty, or our limit."""
+        """Return the cause of the verdict, empty for a claim that lacks fits or seeds unless its cause is `LIMIT`."""
         if self.verdict == "yes":
             return Cause.AMBIGUOUS if self.reading else Cause.REPRODUCED
         if self.verdict in ("not run", "too few seeds") and self.claim.cause != Cause.LIMIT:

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from gramless.papers.datasets import Dataset, unsplit
+from gramless.papers.datasets import Dataset
 from gramless.papers.datasets import load as load_dataset
 from gramless.papers.experiments import measures
 from gramless.papers.experiments.measures import Measure
@@ -473,7 +473,8 @@ def load_data(
     if bundled:
         import sklearn.datasets  # the import takes 0.1 s
 
-        data = unsplit(*getattr(sklearn.datasets, f"load_{bundled}")(return_X_y=True), name=bundled.replace("_", " "))
+        x, y = getattr(sklearn.datasets, f"load_{bundled}")(return_X_y=True)
+        data = Dataset.unsplit(x, y, name=bundled.replace("_", " "))
     else:
         data = load_dataset(load, seed=seed)
     if divide is not None:
@@ -524,7 +525,7 @@ def _comparisons(declared: Sequence[Mapping[str, Any]]) -> Iterator[Comparison]:
 
 
 def _filled(value: Any, point: Mapping[str, Any]) -> Any:
-    """Return a value of the file in which "{name}" is replaced; a text that is only a name becomes the value itself."""
+    """Replace each "{name}" in the strings of a value; a string that is only "{name}" becomes the value of the point."""
     if isinstance(value, dict):
         return {key: _filled(part, point) for key, part in value.items()}
     if isinstance(value, list):

@@ -6,6 +6,8 @@ The comparisons of the claims name the functions of this module: `measure = ["la
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -18,8 +20,8 @@ from gramless.papers.experiments.results import Record
 class Measure:
     """Number computed from a record, or None if the record does not have the values that it needs.
 
-    `metric` is the metric whose course it summarises, with which the report shows the paper's value. The tolerance of a
-    difference is that of two settings.
+    `metric` is the metric that the measure summarises over the iterations; the report shows the paper's value beside this
+    metric. With `is_difference`, the tolerance is that of a difference between two settings.
     """
 
     label: str
@@ -35,7 +37,9 @@ def _measure(label: str, **fields: Any) -> Callable[[Callable[..., float | None]
     """Decorate a function of a record and further arguments: it then takes these arguments and returns a `Measure`."""
 
     def decorate(function: Callable[..., float | None]) -> Callable[..., Measure]:
+        @functools.wraps(function)
         def measure(*arguments: Any) -> Measure:
+            inspect.signature(function).bind(None, *arguments)  # raises TypeError for a wrong number of arguments
             return Measure(label.format(*arguments), lambda record: function(record, *arguments), **fields)
 
         return measure
@@ -49,7 +53,7 @@ def _errors(record: Record) -> dict[int, float]:
 
 
 def _late(record: Record, steps: int) -> list[float]:
-    """Return the test errors of the last iterations, none if there are less than twice as many."""
+    """Return the test errors of the last `steps` iterations; an empty list if there are less than twice as many."""
     errors = _errors(record)
     last = max(errors, default=0)
     return [error for n_iter, error in errors.items() if n_iter > last - steps] if last >= 2 * steps else []
@@ -97,7 +101,7 @@ def confused_with(record: Record, true: str, predicted: str) -> float | None:
 
 @_measure("confusion of {} and {} beyond any other, %", is_difference=True)
 def lead_of_pair(record: Record, *pair: str) -> float | None:
-    """Measure the smaller confusion of a pair of classes minus the largest of all other pairs, in percent."""
+    """Measure the smaller of the two confusions of a pair of classes minus the largest of other pairs, in percent."""
     errors = {classes: share for classes, share in _shares(record).items() if classes[0] != classes[1]}
     own = [errors.pop(classes) for classes in (pair, pair[::-1]) if classes in errors]
     return min(own) - max(errors.values()) if own else None
@@ -119,7 +123,7 @@ def easier_by(record: Record, name: str) -> float | None:
 
 @_measure("error of the final prediction, %")
 def error_of_final_prediction(record: Record) -> float | None:
-    """Measure the error of votes in one-vs-one, and of the most probable class in one-vs-rest."""
+    """Measure the error of the final prediction: the vote in one-vs-one, the most probable class in one-vs-rest."""
     return record["metrics"].get("error" if record["params"]["strategy"] == "ovo" else "error_of_probabilities")
 
 

@@ -22,7 +22,7 @@ from gramless.papers.experiments.declarations import Params
 class ParallelKaczmarz(Kaczmarz):
     """Mean of the coefficients of several Kaczmarz runs after each of their steps, eqs. (67)-(68).
 
-    `Averaged` makes the runs one after another and has the mean of all runs only at the end.
+    `Averaged` performs the runs one after another and has their mean only at the end.
     """
 
     def __init__(self, block_size: int, *, tol: float = 1e-6, max_iter: int = 100, n_runs: int = 5):

@@ -118,7 +118,7 @@ def points(records: Iterable[Record]) -> list[Point]:
 
 
 def on_one_device(records: Iterable[Record]) -> list[Record]:
-    """Return the fits without repetitions on other devices: of each setting, those of the device with the most seeds."""
+    """Return the fits of each setting on one device, the device with the most seeds."""
     best: dict[str, Point] = {}
     for point in sorted(points(records), key=lambda point: (-len(point.seeds), point.device != "CPU")):
         best.setdefault(repr(sorted(point.params.items())), point)

@@ -1,7 +1,7 @@
 """Experiments of the paper "risvo": its tables, both readings of its objective, costs, support vector machines.
 
-Eq. (2) of the paper prints an expectation over the active set, eq. (6) sums over it. They differ in the ridge for each
-active pattern, so every experiment of the active set has both readings: "mean" and "sum".
+Eq. (2) of the paper prints an expectation over the active set, and eq. (6) prints sums over it. The two readings differ in
+the ridge per active pattern, so every experiment with an active set is run with both: "mean" and "sum".
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class AveragedRiSVO(ClassifierMixin, BaseEstimator):
 
 
 def solution_classifier(params: Params, seed: int) -> Any:
-    """Return the normal equations in A and b, the pseudo-inverse of eq. (5), or an average over chunks."""
+    """Return RiSVO with the normal equations, with the pseudo-inverse of eq. (5), or averaged over chunks of the rows."""
     n_landmarks, chunks = params.get("n_landmarks", 700), params["chunks"]
     if params["solution"] == "pseudo-inverse":
         return PseudoInverseRiSVO(n_landmarks=n_landmarks, random_state=seed)

@@ -27,6 +27,10 @@ from gramless.papers.experiments.declarations import Params, Spec
 from gramless.papers.experiments.fit import Notify, run_fit
 from gramless.papers.experiments.results import Results
 
+_START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+# Modules that the fork server imports once for all children, with the slow imports of the main module of the run.
+_PRELOADED = ["gramless.papers.experiments.fit", "sklearn.datasets", "numba", "typer", "rich.progress"]
+
 
 @dataclass(frozen=True)
 class Event:
@@ -97,7 +101,9 @@ def _run_in_process(
     fit: Callable[..., dict[str, Any]], data: str | os.PathLike | None, threads: int | None, notify: Notify
 ) -> dict[str, Any]:
     """Return the status of a fit with its record, or with the reason of its failure."""
-    context = _context()
+    context: Any = multiprocessing.get_context(_START_METHOD)
+    if _START_METHOD == "forkserver":
+        context.set_forkserver_preload(_PRELOADED)
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(sender, fit, data, threads), daemon=False)
     try:
@@ -150,17 +156,6 @@ def _exit_with_parent() -> None:
     assert parent is not None, "a fit runs in a child process"
     parent.join()
     os._exit(1)
-
-
-def _context() -> Any:
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    # Every child imports the main module of the run; the fork server preloads its slow imports.
-    context.set_forkserver_preload(
-        ["gramless.papers.experiments.fit", "sklearn.datasets", "numba", "typer", "rich.progress"]
-    )
-    return context
 
 
 @contextlib.contextmanager

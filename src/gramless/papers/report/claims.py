@@ -22,7 +22,7 @@ def claim_values(result: ClaimResult, paper: str) -> dict[str, Any]:
     return {
         "name": claim.name,
         "anchor": f"claim-{paper}-{claim.name}",
-        "says": claim.statement,
+        "statement": claim.statement,
         "where": claim.where,
         "printed": claim.printed
         or (", ".join(printed[:_MOST_VALUES_SHOWN]) + _unit(claim.comparisons) if printed else "in words"),

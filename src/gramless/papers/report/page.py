@@ -66,6 +66,15 @@ def page(
     `missing` is the number of fits that were not run yet, `benchmarks` the folder of the benchmark records, and `results`
     the address of the records for a link.
     """
+    try:
+        import jinja2
+    except ImportError as reason:
+        raise ImportError("the report needs jinja2: pip install 'gramless[cli]'") from reason
+
+    loader = jinja2.PackageLoader("gramless.papers.report")
+    templates = jinja2.Environment(loader=loader, autoescape=True, keep_trailing_newline=True)
+    formats = {name: given for name, given in vars(formatting).items() if not name.startswith("_")}
+    templates.globals |= formats | {"caption": caption, "command": command, "data_url": data_url}
     found = group_by(records, lambda record: (record["paper"], record["experiment"]))
     done = [record for record in records if record["status"] == "done"]
     chapters: list[TemplateValues] = [
@@ -80,44 +89,26 @@ def page(
     ]
     stated = [claim for chapter in chapters for claim in chapter["claims"]]
     verdicts = Counter(claim["verdict"] for claim in stated)
-    return (
-        _templates()
-        .get_template("page.html")
-        .render(
-            n_fits=len(done),
-            n_failed=len(records) - len(done),
-            missing=missing,
-            seconds=sum(record["metrics"]["seconds"] for record in done),
-            peak_mb=max((record["metrics"]["peak_mb"] for record in done), default=0.0),
-            quick=quick,
-            # The quick forms have no values of the papers, so the columns for them are left out.
-            compare=any(reference.metric == "error" for spec in specs for reference in spec.references),
-            chapters=chapters,
-            n_claims=len(stated),
-            verdicts=[(name, verdicts[name]) for name in VERDICTS if verdicts[name]],
-            causes=Counter(claim["cause"] for claim in stated if claim["cause"] and claim["verdict"] != "yes").most_common(),
-            peers=[] if benchmarks is None else peers(Path(benchmarks)),
-            warnings=_warnings(done),
-            machines=group_by(
-                done, lambda record: repr((record["hardware"], record["versions"], record["commit"]))
-            ).values(),
-            papers=PAPERS,
-            results=results,
-            version=__version__,
-        )
+    return templates.get_template("page.html").render(
+        n_fits=len(done),
+        n_failed=len(records) - len(done),
+        missing=missing,
+        seconds=sum(record["metrics"]["seconds"] for record in done),
+        peak_mb=max((record["metrics"]["peak_mb"] for record in done), default=0.0),
+        quick=quick,
+        # The quick forms have no values of the papers, so the columns for them are left out.
+        compare=any(reference.metric == "error" for spec in specs for reference in spec.references),
+        chapters=chapters,
+        n_claims=len(stated),
+        verdicts=[(name, verdicts[name]) for name in VERDICTS if verdicts[name]],
+        causes=Counter(claim["cause"] for claim in stated if claim["cause"] and claim["verdict"] != "yes").most_common(),
+        peers=[] if benchmarks is None else peers(Path(benchmarks)),
+        warnings=_warnings(done),
+        machines=group_by(done, lambda record: repr((record["hardware"], record["versions"], record["commit"]))).values(),
+        papers=PAPERS,
+        results=results,
+        version=__version__,
     )
-
-
-def _templates() -> Any:
-    try:
-        import jinja2
-    except ImportError as reason:
-        raise ImportError("the report needs jinja2: pip install 'gramless[cli]'") from reason
-
-    loader = jinja2.PackageLoader("gramless.papers.report")
-    templates = jinja2.Environment(loader=loader, autoescape=True, keep_trailing_newline=True)
-    templates.globals |= vars(formatting) | {"caption": caption, "command": command, "data_url": data_url}
-    return templates
 
 
 def _experiment(spec: Spec, records: Sequence[Record], quick: bool) -> TemplateValues:

@@ -49,7 +49,7 @@ def _rows_and_columns(name: str, records: Any, table: Any) -> tuple[Sequence[Map
         names = [name for name in ("NystromLSSVC", "Nystroem + RidgeClassifier") if name in records]
         return [{"name": name, **records[name]} for name in names], table["columns"]
     rows = records[table["rows"]]
-    if name == "svm_cpu":  # by problem, with the fit time of scikit-learn-intelex
+    if name == "svm_cpu":  # sorted by problem, with the fit time of scikit-learn-intelex added
         seconds = {(r["case"], r["C"]): r["fit_seconds"] for r in rows if r["method"] == "scikit-learn-intelex"}
         problems = group_by(rows, lambda row: (row["case"], row["C"]))
         rows = [{**row, "reference_seconds": seconds.get(key)} for key, group in problems.items() for row in group]
