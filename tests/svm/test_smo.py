@@ -231,16 +231,20 @@ def test_the_compiled_loop_solves_and_updates_its_slopes(C, kind, dtype):
 
 @pytest.mark.parametrize("kind", ["classes", "values"])
 @pytest.mark.parametrize("C", [1.0, 100.0])
-def test_nested_working_sets_reach_the_same_solution(monkeypatch, C, kind):
+def test_nested_working_sets_reach_the_same_solution(C, kind):
     X, y = digits(900)
     qp = problem(kind, y, C)
     rows = GramRows(RBF(0.3), X, [slice(0, 400), slice(400, 900)], workers=2)
     [whole] = SMO(tol=1e-6).maximise([qp], rows)
     tuning = replace(TUNING, solved_whole=100, small_set=40, largest_direct=60, largest_set_fraction=0.5)
     sizes = []
-    solve_stored = smo._solve_stored
-    monkeypatch.setattr(smo, "_solve_stored", lambda K, part, *a: sizes.append(part.size) or solve_stored(K, part, *a))
-    [nested] = SMO(tol=1e-6, tuning=tuning).maximise([qp], rows)
+
+    class Observed(BoxQP):
+        def restricted(self, idx, *arguments):
+            sizes.append(idx.size)
+            return super().restricted(idx, *arguments)
+
+    [nested] = SMO(tol=1e-6, tuning=tuning).maximise([Observed(**vars(qp))], rows)
     assert max(sizes) > 100
     assert min(sizes) <= 60
     assert nested.converged
@@ -268,19 +272,19 @@ def test_the_gram_matrix_of_a_set_belongs_to_its_current_members():
         np.testing.assert_allclose(ascent.K_beta, RBF(0.3)(X, X) @ ascent.beta, atol=1e-9)
 
 
-def test_a_stop_takes_effect_within_a_set(monkeypatch):
+def test_a_stop_takes_effect_within_a_set():
     X, y = digits(500)
     progress = SolverProgress()
     calls = []
 
-    def solve(*arguments):
-        calls.append(1)
-        progress.stop()
-        return solve_pairs(*arguments)
+    class Stopping(BoxQP):
+        def move_pairs(self, *arguments):
+            calls.append(1)
+            progress.stop()
+            return super().move_pairs(*arguments)
 
     tuning = replace(TUNING, variables_per_call=500 * 10)
-    monkeypatch.setattr("gramless._core.compiled.smo_loops.solve_pairs", solve)
-    qp = BoxQP.classification(y, np.full(500, 100.0))
+    qp = Stopping.classification(y, np.full(500, 100.0))
     [solution] = SMO(tuning=tuning).maximise([qp], GramRows(RBF(0.3), X, [slice(0, 500)]), progress=progress)
     assert len(calls) == 1
     assert solution.n_iter == 10
