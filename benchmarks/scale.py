@@ -14,7 +14,8 @@ Without `--data`, rows are generated on the device: 28 standard normal features 
 
 The kernel is RBF with gamma = 1 / 56, the ridge is 1e-7 of the number of rows, and the error is that of 200,000 other rows.
 `--data covtype` uses rows of Covertype in a random order: the ten numeric columns are standardised, gamma = 0.3, C = 10, and
-the error is that of the last tenth of the rows.
+the error is that of the last tenth of the rows. `--data clusters` has one row in ten in 400 small groups, each far from all
+other rows and with one of two labels, for the rules that select landmarks; gamma = 0.05, C = 10.
 
 A case is `solver:ROWSxLANDMARKS` with options: `stream` for rows generated again in each pass, `parquet` or `memmap`
 for rows in a file or in a memory-mapped array, which are written before the fit; the name of a rule that selects the
@@ -124,6 +125,21 @@ def covertype(n: int) -> tuple[np.ndarray, ...]:
     return tuple(parts)
 
 
+def clusters(n: int) -> tuple[np.ndarray, ...]:
+    """Return `n` training rows and their labels, and 50,000 other rows: nine of ten in one group, the others in 400."""
+    rng = np.random.default_rng(0)
+    centres, labels = 12 * rng.standard_normal((400, 10)), rng.integers(0, 2, 400)
+    parts: list[np.ndarray] = []
+    for size in (n, 50_000):
+        X = rng.standard_normal((size, 10))
+        y, isolated = (X[:, 0] + np.sin(2 * X[:, 1]) > 0).astype(np.int8), rng.random(size) < 0.1
+        group = rng.integers(0, 400, size)
+        X[isolated] = centres[group[isolated]] + 0.3 * X[isolated]
+        y[isolated] = labels[group[isolated]]
+        parts += [X.astype(np.float32), y]
+    return tuple(parts)
+
+
 def run_case(case: str, args: argparse.Namespace) -> dict[str, Any]:
     """Fit one case and return its record."""
     from gramless import CUDA, NystromLSSVC
@@ -142,6 +158,9 @@ def run_case(case: str, args: argparse.Namespace) -> dict[str, Any]:
     if args.data == "covtype":
         X, y, X_test, y_test = covertype(n)
         data, settings = (X, y), {"C": 10.0, "gamma": 0.3}
+    elif args.data == "clusters":
+        X, y, X_test, y_test = clusters(n)
+        data, settings = (X, y), {"C": 10.0, "gamma": 0.05}
     else:
         X_test, y_test = rows(min(TEST_ROWS, n), 1, args.device)
         if "parquet" in options:
@@ -199,7 +218,7 @@ def run_case(case: str, args: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", required=True)
-    parser.add_argument("--data", choices=["generated", "covtype"], default="generated")
+    parser.add_argument("--data", choices=["generated", "covtype", "clusters"], default="generated")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--memory-budget", default=None)
     parser.add_argument("--out", type=Path, help="file to which the records are appended")

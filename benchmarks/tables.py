@@ -343,7 +343,7 @@ def summary(results: dict[str, dict[str, Any]], names: list[str], learners: list
 
 def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: list[str]) -> str:
     """Print the mean ranks, and every table with the best value in bold."""
-    titles = [f"`{name}`" if name == "gramless" else name for name in learners]
+    titles = [f"`{name}`" if name.startswith("gramless") else name for name in learners]
     head = ["| | " + " | ".join(titles) + " |", "|---" * (len(learners) + 1) + "|"]
     parts = []
     lines = list(head)
@@ -366,7 +366,7 @@ def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: lis
                 f"`gramless` has the lowest error, alone or with others, on {len(found) - len(lost)} of {len(found)} "
                 f"tables. It does not on {', '.join(lost)}."
             )
-    searched = means_and_ranks(results, names, [x if x == "gramless" else f"{x}, tuned" for x in learners], "error")
+    searched = means_and_ranks(results, names, [x if x.startswith("gramless") else f"{x}, tuned" for x in learners], "error")
     if searched:
         mean = np.mean([one[3] for one in searched.values()], axis=0)
         seeds = sorted({one[1] for one in searched.values()})
@@ -432,7 +432,7 @@ def main() -> None:
     if args.markdown:
         print(markdown(results, names, args.learners))
         return
-    shown: Callable[[str], list[str]] = lambda ending: [x if x == "gramless" else x + ending for x in args.learners]  # noqa: E731
+    shown: Callable[[str], list[str]] = lambda ending: [x if x.startswith("gramless") else x + ending for x in args.learners]  # noqa: E731
     for key in ("error", "log_loss"):
         print("\n" + summary(results, names, shown(""), key))
         if any("tuned" in one for one in results):

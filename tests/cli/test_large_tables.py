@@ -138,3 +138,12 @@ def test_table_within_the_budget_is_read_as_a_whole(files):
     settings = TrainSettings(files / "rows.parquet", "kind", memory_budget="1GB")
     with large_table(settings, lambda message: None) as large:
         assert large is None
+
+
+def test_the_sample_does_not_depend_on_the_held_out_rows(tmp_path, monkeypatch):
+    make_rows(40_000).to_parquet(tmp_path / "rows.parquet")
+    monkeypatch.setattr("gramless.cli.large_tables._SAMPLE_ROWS", 1000)  # fewer than the held-out rows
+    settings = TrainSettings(data=tmp_path / "rows.parquet", target="kind", memory_budget="5MB")
+    with large_table(settings, lambda message: None) as table:
+        assert table is not None
+        assert 800 < len(pd.read_parquet(table.sample)) < 1200

@@ -253,7 +253,10 @@ def test_contradicting_options_raise(run, tmp_path, options, words, monkeypatch)
 def test_target_of_another_type_raises_in_evaluate(run, tmp_path):
     (tmp_path / "t.csv").write_text(lines("a,b,y", *(f"{a:.2f},word{k % 3},{2 * a}" for k, a in enumerate(A))))
     assert train(run, tmp_path / "t.csv").code == 0
-    for target, words in [("b", "is an input column of"), ("c", "predicts a quantity, and a target is not a number")]:
+    for target, words in [
+        ("b", "is an input column of"),
+        ("c", "predicts a quantity, and the target is not a number everywhere"),
+    ]:
         frame = pd.read_csv(tmp_path / "t.csv").assign(c="no number")
         frame.to_csv(tmp_path / "e.csv", index=False)
         done = run("evaluate", tmp_path / "m", tmp_path / "e.csv", "--target", target)

@@ -132,6 +132,22 @@ def test_a_missing_value_in_a_late_row_names_the_row(rows):
     np.testing.assert_array_equal(model.predict(X), before)
 
 
+@pytest.mark.parametrize("rows_left", [0, 1700])
+def test_a_stream_with_fewer_rows_in_a_later_pass_raises(rows, rows_left):
+    X, values, _ = rows
+    passes = []
+
+    def shrinking():
+        passes.append(1)
+        end = len(X) if len(passes) < 6 else rows_left
+        return batches_of(X[:end], values[:end])
+
+    model = NystromLSSVR(solver=TIGHT, **SETTINGS)
+    with pytest.raises(ValueError, match=f"has {rows_left} rows in one pass and had 2000 in the first"):
+        model.fit(shrinking)
+    assert model.pass_ is None
+
+
 def test_labels_that_appear_late(rows):
     X, values, y = rows
     order = np.argsort(values)
@@ -240,6 +256,22 @@ def test_a_killed_fit_resumes(rows, tmp_path):
     resumed = NystromLSSVR(solver=TIGHT, callback=saved, **SETTINGS).fit(X, values)
     np.testing.assert_array_equal(resumed.dual_coef_, whole.dual_coef_)
     assert not (tmp_path / "fit.npz").exists()
+
+
+def test_an_interrupted_fit_leaves_the_earlier_model_and_a_callback_a_new_one(rows):
+    X, values, _ = rows
+    model = NystromLSSVR(solver="cg", **SETTINGS).fit(X, values)
+    before, seen = model.predict(X), []
+
+    def interrupt(fitted, record):
+        seen.append(fitted.score(X, values))
+        if record["n_iter"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.set_params(callback=interrupt, C=10.0).fit(X, -values)
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert len(seen) == 3
 
 
 def test_saved_and_loaded(rows, tmp_path):

@@ -15,7 +15,8 @@ from sklearn.preprocessing import QuantileTransformer
 from threadpoolctl import threadpool_limits
 
 from gramless._core.threads import blas_threads, run_round_robin
-from gramless.inference.softmax_link import fit_link, link_probabilities, temperature_loss
+from gramless.inference.leave_one_out import inverse_factor
+from gramless.inference.softmax_link import fit_link, link_probabilities, temperature_losses
 from gramless.kernels import RBF, Exponential, Laplacian, Matern52, ScaledColumns
 from gramless.kernels.tuning import TUNING
 from gramless.tables import members, metric, search
@@ -26,6 +27,7 @@ from gramless.tables.metric import learn_scales, loss_and_slopes, scale_slopes
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, normal_ranks
 from gramless.tables.search import Evaluation, SearchOptions, TableSetting, choose
+from gramless.tables.tuning import TablesTuning
 
 
 def fitted_without(X, kernel, Z, ridge, i):
@@ -188,7 +190,7 @@ def test_scales_grow_where_the_function_changes():
     rng = np.random.default_rng(0)
     X, rows = rng.normal(size=(300, 4)), np.arange(300)
     loss = ValueLoss(np.sin(2 * X[:, 0]), "squared_error", None)
-    logs, C = learn_scales(X, np.arange(4), "exponential", 0.5, 20.0, loss, rows, False, steps=10)
+    logs, C = learn_scales(X, np.arange(4), "exponential", 0.5, 20.0, loss, rows, False, steps=10, logs=np.zeros(4))
     assert logs[0] > logs[1:].max() + 1
     assert C > 20.0
 
@@ -257,7 +259,7 @@ def test_the_link_is_calibrated_and_close_to_a_logistic_regression_of_its_inputs
         log_loss(codes, P)
         < log_loss(codes, best.predict_proba(np.hstack([scores, np.log(np.maximum(scores, 1e-3))]))) + 0.01
     )
-    assert temperature_loss(scores, codes) >= log_loss(codes, P) - 0.01
+    assert temperature_losses(scores, codes).mean() >= log_loss(codes, P) - 0.01
 
 
 def test_weights_of_the_link_are_copies():
@@ -330,3 +332,51 @@ def test_ranks_are_those_of_scikit_learn():
     fitted = QuantileTransformer(n_quantiles=100, output_distribution="normal", random_state=0).fit(X)
     others = np.vstack([X, 3 * X - 1, X[:5] + 1e-8, X[::-1] / 2])  # more than are ranked at a time
     np.testing.assert_allclose(normal_ranks(others, fitted), fitted.transform(others.copy()), atol=1e-6)
+
+
+def test_column_scales_are_learned_equally_in_both_precisions(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, rows = rng.normal(size=(700, 4)), np.arange(700)
+    loss = ValueLoss(np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=700), "squared_error", None)
+    at = np.array([0.3, -0.2, 0.1, -0.1, 1.0])
+    dtypes = []
+
+    def factor(A):
+        dtypes.append(A.dtype)
+        return inverse_factor(A)
+
+    monkeypatch.setattr(metric, "inverse_factor", factor)
+    single = loss_and_slopes(at, X, np.arange(4), "exponential", 0.4, loss, rows, False)
+    monkeypatch.setattr(metric, "SINGLE_FROM", 1000)
+    double = loss_and_slopes(at, X, np.arange(4), "exponential", 0.4, loss, rows, False)
+    assert dtypes == [np.float32, np.float64]
+    np.testing.assert_allclose(single[0], double[0], rtol=1e-4)
+    np.testing.assert_allclose(single[1], double[1], atol=1e-3 * np.abs(double[1]).max())
+
+
+def test_only_settings_that_may_be_best_or_help_the_average_are_promising():
+    rng = np.random.default_rng(0)
+    y, rows = rng.normal(size=1000), np.arange(1000)
+    loss = ValueLoss(y, "squared_error", None)
+    best = y + 0.5 * rng.normal(size=1000)
+    independent = y + 0.6 * rng.normal(size=1000)  # significantly worse, but its errors are independent
+    worse = best + np.where(rng.random(1000) < 0.5, 0.2, -0.2)
+    close = best + 0.01 * rng.normal(size=1000)
+    found = [
+        Evaluation(TableSetting("standard", "rbf", float(k), 1.0), loss(p, rows), 1000, p)
+        for k, p in enumerate((best, independent, worse, close))
+    ]
+    kept = {one.setting.width for one in search.promising(found, loss, rows, TablesTuning())}
+    assert kept == {0.0, 1.0, 3.0}
+
+
+@pytest.mark.parametrize("metric_name", ["log_loss", "accuracy"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+def test_the_loss_is_the_mean_of_the_losses_of_the_rows(metric_name, weighted):
+    rng = np.random.default_rng(0)
+    weights = rng.uniform(0.5, 2.0, 60) if weighted else None
+    rows = rng.permutation(60)[:50]
+    classes = ClassLoss(rng.integers(0, 3, 60), 3, weights, metric_name)
+    scores = rng.normal(size=(50, 3)) * 0.2 + np.eye(3)[classes.codes[rows]]
+    own = classes.weights_of(rows)
+    np.testing.assert_allclose(classes.by_row(scores, rows).sum() / own.sum(), classes(scores, rows), rtol=1e-9)

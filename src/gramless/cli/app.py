@@ -88,7 +88,6 @@ def root(
 @options_of(TrainSettings)
 def train(ctx: typer.Context, settings: TrainSettings, as_json: AsJson = False) -> dict[str, Any]:
     """Fit a model to a table, or to a folder of pictures, score it on held-out rows, and save it."""
-    settings.check()
     model: Any
     if settings.data.is_dir():
         from gramless.cli.pictures import train_pictures
@@ -107,11 +106,6 @@ def predict(settings: PredictSettings, as_json: AsJson = False) -> dict[str, Any
     """Predict the rows of a file, in batches so that the file may be larger than memory, or predict pictures."""
     if as_json and settings.out is None:
         raise InputError("--json needs --out, because predictions are written to standard output otherwise")
-    if is_pictures(settings.data):
-        if settings.keep:
-            raise InputError("--keep is for tables: the output for pictures has their paths already")
-        if settings.interval is not None or settings.classes is not None or settings.novelty:
-            raise InputError("--interval, --set and --novelty are for tables, not for pictures")
     from gramless.cli.predict import predict as write_predictions
 
     return write_predictions(settings, messages(stderr=True))

@@ -32,7 +32,7 @@ _SAMPLE_ROWS, _MOST_HELD_OUT = 50_000, 100_000
 # Fewest rows of a sample: ten times the fewest rows of a training file, so that a random sample is large enough.
 _FEWEST_SAMPLE_ROWS = 100
 # The sample and the held-out rows take at most the memory budget divided by this number.
-_SAMPLE_SHARE = 8
+_SAMPLE_SHARE = 12
 # Arrays of the size of the typed table that exist at the peak of a fit in memory: typed, split, encoded, scaled.
 _COPIES = 4
 # Bytes of text from which the number of lines of a file is estimated.
@@ -158,7 +158,8 @@ def _draw(settings: TrainSettings, folder: Path, n_rows: float, most: int, probl
     is_text, target = file_format(settings.data) == "csv", str(settings.target)
     # A batch of codes such as "01", "02" looks like numbers: strings are converted when the sample is read.
     strings = list(next(batches(settings.data, None, size=1)).X.columns) if is_text else []
-    rng, seen, count = np.random.default_rng(settings.seed), set[Any](), 0
+    # Another seed than that of `_held_out`, whose smallest numbers are those of the held-out rows.
+    rng, seen, count = np.random.default_rng([settings.seed, 1]), set[Any](), 0
     pieces: list[pd.DataFrame] = []
     for X, y, start in _numbered(settings, strings):
         rows = np.arange(len(y))

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 import gramless
 from gramless.cli.errors import InputError, check_readable, is_pictures
 from gramless.cli.scores import Score, confusion, probability_scores, score
-from gramless.cli.table_files import BATCH_ROWS, batches, checksum, select_rows
+from gramless.cli.table_files import BATCH_ROWS, batches, checksum, quantities, select_rows
 from gramless.estimators.novelty import NystromNovelty
 from gramless.tables.column_types import CellError, TableColumns, category_name
 
@@ -161,13 +161,7 @@ class SavedModel(BaseEstimator):
     def parse_targets(self, y: np.ndarray) -> np.ndarray:
         """Return targets of a file as float64, or as labels that can be compared with the labels of the model."""
         if self.task == "regression":
-            try:
-                numbers = y.astype(np.float64)
-            except (TypeError, ValueError) as reason:
-                raise InputError(f"the model predicts a quantity, and a target is not a number: {reason}") from reason
-            if not np.isfinite(numbers).all():
-                raise InputError("the model predicts a quantity, and a target is infinite")
-            return numbers
+            return quantities(y, "the model predicts a quantity, and the target")
         return np.array([str(value) for value in y]) if y.dtype.kind == "O" else y
 
 

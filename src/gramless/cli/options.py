@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from gramless.cli.errors import InputError, check_readable, check_share, check_writable
+from gramless.cli.errors import InputError, check_readable, check_share, check_writable, is_pictures, is_stream
 
 
 def existing_file(given: Any) -> Path:
@@ -225,6 +225,17 @@ class PredictSettings:
         bool, typer.Option("--novelty", help="Also write why a row is unlike the training rows: out of range, unseen, far.")
     ] = False
     keep: Annotated[bool, typer.Option("--keep", help="Also write the columns of the input.")] = False
+
+    def check(self) -> None:
+        """Raise `InputError` for files that cannot be used and options that do not apply."""
+        check_share("--interval", self.interval)
+        check_share("--set", self.classes)
+        if is_pictures(self.data) and self.keep:
+            raise InputError("--keep is for tables: the output for pictures has their paths already")
+        if is_pictures(self.data) and (self.interval is not None or self.classes is not None or self.novelty):
+            raise InputError("--interval, --set and --novelty are for tables, not for pictures")
+        if self.out is not None and not is_stream(self.out):
+            check_writable(self.out, self.model, self.data)
 
 
 def papers(incomplete: str) -> list[str]:

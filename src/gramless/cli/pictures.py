@@ -82,6 +82,7 @@ class PictureModel(SavedModel):
 
 def train_pictures(settings: TrainSettings, console: Console) -> PictureModel:
     """Train a model on a folder with one subfolder per class, score it on held-out pictures and save it."""
+    settings.check()
     folder, out = settings.data, settings.out
     paths, labels = _labelled(folder, at_least=2)
     size, grey = _common_form(paths)

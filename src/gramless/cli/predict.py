@@ -18,8 +18,8 @@ from rich.markup import escape
 from gramless._core.files import atomic_write
 from gramless.cli.card import print_sections, score_sections
 from gramless.cli.display import Heartbeat, StepDisplay
-from gramless.cli.errors import InputError, check_share, check_writable, is_pictures, is_stream, require
-from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, Reason, load_model
+from gramless.cli.errors import InputError, is_pictures, is_stream, require
+from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, Reason, SavedModel, load_model
 from gramless.cli.options import PredictSettings
 from gramless.cli.table_files import first_names, output_format, standard_input
 
@@ -33,16 +33,13 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
     The file extension of `out` selects the format; None is standard output. With `keep`, the columns of the input come
     first. Labels are not escaped: a spreadsheet interprets a label that begins with `=`, `+`, `-` or `@` as a formula.
     """
+    settings.check()
     out, of_pictures = settings.out, is_pictures(settings.data)
-    if out is not None and not is_stream(out):
-        check_writable(out, settings.model, settings.data)
-    output_format(out)
+    output_format(out)  # raises an error for an unknown file extension
     model = load_model(settings.model, settings.data)
     if settings.proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
         raise InputError(f"{settings.model} has no probabilities: {why}")
-    check_share("--interval", settings.interval)
-    check_share("--set", settings.classes)
     if settings.interval is not None and model.task != "regression":
         raise InputError("the model predicts classes, and intervals are only for quantities: use --set")
     if settings.classes is not None and model.task != "classification":
@@ -53,17 +50,8 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
         first = next(pieces)  # input errors are raised before the output is opened
         with rows_written(out) as write:
             for X, _, shown in chain([first], pieces):
-                columns: dict[str, Any] = {"prediction": np.asarray(model.predictor.predict(X))}
-                if settings.proba:
-                    probabilities = model.predictor.predict_proba(X)
-                    columns |= {f"p({label})": probabilities[:, k] for k, label in enumerate(model.classes_)}
-                if settings.interval is not None:
-                    columns["low"], columns["high"] = model.regions(X, settings.interval).T
-                numbers = [name for name in columns if name != "prediction"]
-                if settings.classes is not None:
-                    sets = model.regions(X, settings.classes)
-                    columns["set"] = [";".join(map(str, model.classes_[members])) for members in sets]
                 reasons = model.novelty_reasons(X)
+                columns, numbers = _predicted_columns(model, X, settings)
                 if settings.novelty:
                     columns["novelty"] = ["; ".join(map(str, row)) for row in reasons]
                 write(_beside(shown, columns, source) if settings.keep or of_pictures else pd.DataFrame(columns), numbers)
@@ -89,6 +77,21 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
         "novel": unlike[FAR],
         "reasons": {str(one): count for one, count in unlike.items()},
     }
+
+
+def _predicted_columns(model: SavedModel, X: Any, settings: PredictSettings) -> tuple[dict[str, Any], list[str]]:
+    """Return the columns of the output for some rows, and the names of the columns of numbers besides the prediction."""
+    columns: dict[str, Any] = {"prediction": np.asarray(model.predictor.predict(X))}
+    if settings.proba:
+        probabilities = model.predictor.predict_proba(X)
+        columns |= {f"p({label})": probabilities[:, k] for k, label in enumerate(model.classes_)}
+    if settings.interval is not None:
+        columns["low"], columns["high"] = model.regions(X, settings.interval).T
+    numbers = [name for name in columns if name != "prediction"]
+    if settings.classes is not None:
+        sets = model.regions(X, settings.classes)
+        columns["set"] = [";".join(map(str, model.classes_[members])) for members in sets]
+    return columns, numbers
 
 
 def _beside(shown: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:

@@ -197,6 +197,19 @@ def _target_values(column: pd.Series) -> np.ndarray:
     return column.to_numpy(dtype=getattr(column.dtype, "numpy_dtype", column.dtype))
 
 
+def quantities(y: np.ndarray, name: str) -> np.ndarray:
+    """Return a target as float64; raise `InputError` if a value is not a number, infinite or too large."""
+    try:
+        numbers = y.astype(np.float64)
+    except (TypeError, ValueError) as reason:
+        raise InputError(f"{name} is not a number everywhere: {reason}") from reason
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{name} is infinite in {int((~np.isfinite(numbers)).sum()):,} rows: leave those cells empty")
+    if not np.abs(numbers).max() < LARGEST_NUMBER:
+        raise InputError(f"{name} has numbers that are too large to compute with: divide them by their unit")
+    return numbers
+
+
 def _npz(path: Path, target: str | None, held_out: bool) -> FileRows:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:

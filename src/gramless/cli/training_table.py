@@ -17,8 +17,8 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, Strati
 from gramless.cli.errors import InputError
 from gramless.cli.model import cell_errors, typed_frame
 from gramless.cli.options import TrainSettings
-from gramless.cli.table_files import FileRows, file_format, first_names, quoted_names, read_file, select_rows
-from gramless.tables.column_types import LARGEST_NUMBER, TableColumns, number_format
+from gramless.cli.table_files import FileRows, file_format, first_names, quantities, quoted_names, read_file, select_rows
+from gramless.tables.column_types import TableColumns, number_format
 
 Split = tuple[np.ndarray, np.ndarray]
 MOST_CLASSES = 100
@@ -108,7 +108,7 @@ def _as_target(y: np.ndarray, task: str, name: str) -> tuple[np.ndarray, str]:
     """Return the target as float64, integers or strings, and the task."""
     task = find_task(y, task)
     if task == "regression":
-        return _quantities(y, name), task
+        return quantities(y, name), task
     if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max() < 2**53:
         y = y.astype(np.int64)  # a column with missing values, or a file format without integers
     if y.dtype.kind == "f":
@@ -131,18 +131,6 @@ def _guessed_task(y: np.ndarray, task: str) -> str:
     return f"the target, with {distinct:,} values, is a quantity" + (
         "; --task classification predicts classes" if distinct <= MOST_CLASSES else ""
     )
-
-
-def _quantities(y: np.ndarray, name: str) -> np.ndarray:
-    try:
-        numbers = y.astype(np.float64)
-    except (TypeError, ValueError) as reason:
-        raise InputError(f"{name} is not a number everywhere: {reason}") from reason
-    if not np.isfinite(numbers).all():
-        raise InputError(f"{name} is infinite in {int((~np.isfinite(numbers)).sum()):,} rows: leave those cells empty")
-    if not np.abs(numbers).max() < LARGEST_NUMBER:
-        raise InputError(f"{name} has numbers that are too large to compute with: divide them by their unit")
-    return numbers
 
 
 def _regression_hint(y: np.ndarray) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import dask
@@ -127,13 +128,9 @@ def _grouped(client: Client, rows: Rows) -> tuple[list[Any], list[int]]:
 
 
 def _points(rows: Rows) -> da.Array:
-    features = dask.delayed(_features, pure=False)
+    features = dask.delayed(attrgetter("X"), pure=False)
     blocks = [
         da.from_delayed(features(piece), shape=(count, rows.d), dtype=rows.dtype)
         for piece, count in zip(rows.pieces, rows.counts, strict=True)
     ]
     return da.concatenate(blocks)
-
-
-def _features(piece: Piece) -> np.ndarray:
-    return piece.X

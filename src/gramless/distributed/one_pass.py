@@ -30,6 +30,7 @@ from gramless.streaming.learners import (
     LearnerState,
     LearningPass,
     PassSettings,
+    PassSize,
     plan_pass,
 )
 from gramless.streaming.learners.conjugate_gradients import FirstSums, PassRows, RowTotals, solve_by_passes, unwhitened_map
@@ -46,7 +47,7 @@ class LearnedPiece(NamedTuple):
     rows_seen: int
 
 
-UNSUPPORTED = {"callback", "device", "epochs", "forgetting_factor", "memory_budget", "optimizer"}
+UNSUPPORTED = {"callback", "device", "epochs", "forgetting_factor", "memory_budget", "optimizer", "warm_start"}
 
 
 def check_one_pass(estimator: OnePassEstimator) -> None:
@@ -66,7 +67,7 @@ def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> Lea
     """Return the training pass of a one-pass estimator over rows on the workers."""
     feature_map, learner, options = settings = estimator.pass_settings()
     columns = max(1, _targets(estimator, rows).n_columns)
-    plan = plan_pass(settings, n_rows=rows.n, n_columns=rows.d, n_targets=columns, dtype=rows.dtype, device="cpu")
+    plan = plan_pass(settings, PassSize(rows.n, rows.d, columns, rows.dtype, "cpu"))
     if plan.solver == "cg":
         feature_map = unwhitened_map(feature_map)
     example = np.zeros((1, rows.d), rows.dtype)
@@ -174,10 +175,8 @@ def _learn(piece: Piece, offset: int, ready: LearningPass, settings: PassSetting
     # A copy of the features, because workers that are threads of one process would share their buffer of kernel values.
     part = replace(ready.copy(), features=copy.copy(ready.features), rows_seen=offset)
     n, d = piece.X.shape
-    dtype, device = part.format.dtype, part.format.device
-    columns = part.targets.n_columns
-    sizes = {"n_rows": n, "n_columns": d, "n_targets": columns}
-    size = plan_pass(settings, **sizes, dtype=dtype, device=device, repeatable=False).batch_rows
+    sizes = PassSize(n, d, part.targets.n_columns, np.dtype(part.format.dtype), part.format.device)
+    size = plan_pass(settings, sizes, repeatable=False).batch_rows
     y = _columns(piece, part.targets)
     for rows in slices(n, size):
         weights = None if piece.weights is None else piece.weights[rows]

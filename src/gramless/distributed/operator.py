@@ -134,13 +134,13 @@ class RemoteColumns:
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
         """Add `K(s, X) diag(weights) K(X, s)` to the lower triangle of `S`, and return `S`."""
-        total = retry_if_lost(lambda: self._added(_gram, weights))
+        total = retry_if_lost(lambda: self._added("add_gram_", weights))
         S += total
         return S
 
     def transposed_times(self, V: Array) -> Array:
         """Return `K(s, X) V`."""
-        return retry_if_lost(lambda: self._added(_transposed_times, V))
+        return retry_if_lost(lambda: self._added("transposed_times", V))
 
     def times(self, W: Array) -> Array:
         """Return `K(X, s) W`."""
@@ -148,18 +148,20 @@ class RemoteColumns:
 
         def work() -> np.ndarray:
             share = client.scatter(W, hash=False)
-            return np.concatenate(client.gather(self._for_each_block(_times, [share] * len(self._op.blocks))))
+            return np.concatenate(client.gather(self._for_each_block("times", [share] * len(self._op.blocks))))
 
         return retry_if_lost(work)
 
-    def _added(self, work: Callable[..., Array], V: Array) -> Array:
-        return reduce_in_tree(self._op.client, self._for_each_block(work, self._op.scattered(V)), _add).result()
+    def _added(self, name: str, V: Array) -> Array:
+        return reduce_in_tree(self._op.client, self._for_each_block(name, self._op.scattered(V)), _add).result()
 
-    def _for_each_block(self, work: Callable[..., Array], shares: list[Any]) -> list[Any]:
+    def _for_each_block(self, name: str, shares: list[Any]) -> list[Any]:
         op = self._op
         return [
             # Cached values do not need the rows of the block, which may be on another worker.
-            op.client.submit(work, op.kernel, block if stored is None else None, self._points, stored, share, pure=False)
+            op.client.submit(
+                _product, op.kernel, block if stored is None else None, self._points, stored, share, name, pure=False
+            )
             for block, stored, share in zip(op.blocks, self._stored, shares, strict=True)
         ]
 
@@ -221,25 +223,21 @@ def _sample(kernel: Kernel, some: Piece, points: Piece) -> tuple[Array, Array]:
     return kernel(double, points.X.astype(np.float64)), kernel.diag(double)
 
 
-def _tall(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None) -> TallMatrix:
-    if held is not None:
-        return TallMatrix.of(held)
-    assert block is not None
-    rows, landmarks = block.X, points.X
-    return TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks))
-
-
-def _gram(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, weights: np.ndarray) -> Array:
-    m = len(points.X)
-    return _tall(kernel, block, points, held).add_gram_(np.zeros((m, m)), weights)
-
-
-def _transposed_times(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, V: np.ndarray) -> Array:
-    return _tall(kernel, block, points, held).transposed_times(V)
-
-
-def _times(kernel: Kernel, block: Piece | None, points: Piece, held: np.ndarray | None, W: np.ndarray) -> Array:
-    return _tall(kernel, block, points, held).times(W)
+def _product(
+    kernel: Kernel, block: Piece | None, points: Piece, stored: np.ndarray | None, share: np.ndarray, name: str
+) -> Array:
+    """Return the product `name` of `TallMatrix` for one block, whose kernel values are computed unless they are stored."""
+    landmarks = points.X
+    if stored is not None:
+        columns = TallMatrix.of(stored)
+    else:
+        assert block is not None
+        rows = block.X
+        columns = TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks))
+    if name == "add_gram_":
+        return columns.add_gram_(np.zeros((len(landmarks), len(landmarks))), share)
+    found: Array = getattr(columns, name)(share)
+    return found
 
 
 def _add(parts: list[np.ndarray]) -> np.ndarray:

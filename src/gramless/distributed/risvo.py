@@ -11,6 +11,7 @@ common basis, and the coefficients are averaged. This needs no communication unt
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter, is_
 from typing import Any
 
 import dask
@@ -84,7 +85,7 @@ def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> Any:
     blank = clone(estimator).set_params(callback=None, verbose=0)  # callbacks run on the client
     candidates = _candidates(estimator, rows, rng)
     basis = client.submit(_choose, blank, rows.take(candidates), candidates, rng.get_state(), pure=False)
-    estimator._set_kernel(client.submit(_kernel, basis).result(), "cpu")
+    estimator._set_kernel(client.submit(attrgetter("kernel"), basis).result(), "cpu")
     if estimator.merge == "average":
         model, history = _average(client, estimator, rows, basis)
         estimator._store_average(model, history, len(rows.pieces))
@@ -120,10 +121,6 @@ def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: An
     return Basis(kernel, points, features, numbers[landmarks] if landmarks.ndim == 1 else None)
 
 
-def _kernel(basis: Basis) -> Kernel:
-    return basis.kernel
-
-
 class RemoteActiveRows:
     """Active rows on the workers, for `shrink`; `basis` is a future, `blank` the estimator without callbacks."""
 
@@ -144,7 +141,7 @@ class RemoteActiveRows:
         self.states = rows.map(_step, self.basis, self._model, rule, each=[(state,) for state in self.states])
         counts = client.gather([client.submit(RowStates.counts, s, len(rows.classes), pure=False) for s in self.states])
         self._counts = {key: sum(count[key] for count in counts) for key in counts[0]}
-        condition = client.submit(_condition, self._model, pure=False).result()
+        condition = client.submit(attrgetter("condition"), self._model, pure=False).result()
         return ActiveStep(self._counts, self._updated_by, condition)
 
     def discard(self) -> None:
@@ -152,8 +149,8 @@ class RemoteActiveRows:
         kept = int(self._counts["kept"].sum())
         removed = None
         if self._counts["active"] - kept < kept:
-            removed = self.client.submit(_subtract, self._total, self._summed(leaving=True), pure=False)
-            if self.client.submit(_should_sum_again, removed, self.blank, pure=False).result():
+            removed = self.client.submit(_subtract, self._total, self._summed(leaving=True), self.blank, pure=False)
+            if self.client.submit(is_, removed, None, pure=False).result():
                 removed = None
         self._updated_by = "summation" if removed is None else "removal"
         self._total = self._summed(leaving=False) if removed is None else removed
@@ -210,22 +207,16 @@ def _merge(parts: list[RidgeSums | None]) -> RidgeSums | None:
     return total
 
 
-def _subtract(total: RidgeSums, part: RidgeSums) -> RidgeSums:
-    return total.copy().subtract(part)
-
-
-def _should_sum_again(removed: RidgeSums, blank: RiSVOClassifier) -> bool:
-    return should_sum_again(removed, ridge_on_sum(blank.rho, blank.reduction, removed.weight))
+def _subtract(total: RidgeSums, part: RidgeSums, blank: RiSVOClassifier) -> RidgeSums | None:
+    """Return the difference of the sums, or None if its rounding errors are too large."""
+    left = total.copy().subtract(part)
+    return None if should_sum_again(left, ridge_on_sum(blank.rho, blank.reduction, left.weight)) else left
 
 
 def _solve(total: RidgeSums, basis: Basis, blank: RiSVOClassifier) -> ActiveModel:
     ridge = ridge_on_sum(blank.rho, blank.reduction, total.weight)
     solved = solve_sums(total, basis.features, ridge, basis.points.dtype)
     return basis.model(*solved)
-
-
-def _condition(model: ActiveModel) -> float:
-    return model.condition
 
 
 def _step(piece: Piece, state: RowStates, basis: Basis, model: ActiveModel, rule: ActiveRule) -> RowStates:

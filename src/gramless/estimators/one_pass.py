@@ -45,6 +45,7 @@ from gramless.streaming.learners import (
     OnePassModel,
     PassOptions,
     PassSettings,
+    PassSize,
     TrainingPass,
     continue_pass,
     plan_pass,
@@ -240,8 +241,7 @@ class OnePassEstimator(BaseEstimator):
 
     def _fit_plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> BatchPlan:
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
-        settings = self.pass_settings()
-        return plan_pass(settings, n_rows=n, n_columns=d, n_targets=n_outputs, dtype=dtype, device=device)
+        return plan_pass(self.pass_settings(), PassSize(n, d, n_outputs, np.dtype(dtype), device))
 
     def finish(self) -> Self:
         """Delete the sums and stored rows, which only `partial_fit` needs; the model does not change.

@@ -395,7 +395,8 @@ class _TableEstimator(BaseEstimator):
         began, selected = time.perf_counter(), self.model_
         n_landmarks = TUNING.landmarks if n_rows is None else min(TUNING.landmarks, n_rows)
         # One pass: every pass encodes all rows again, and sums have intervals and calibrated probabilities.
-        model = clone(selected).set_params(C=float(selected.C_), n_landmarks=n_landmarks, solver="sums")
+        # Float64, because the search may select a C that float32 coefficients of so many rows are too inaccurate for.
+        model = clone(selected).set_params(C=float(selected.C_), n_landmarks=n_landmarks, solver="sums", dtype="float64")
         if is_classifier(self):
             model.set_params(class_weight=self.class_weight)
         width = self.preparation_.n_columns

@@ -42,10 +42,10 @@ class Selection:
     history: list[dict[str, Any]] = field(default_factory=list)
     best: tuple[int, int] = (0, 0)
     """Positions of the selected kernel and of the selected C."""
-    kernel: Kernel = None  # type: ignore[assignment]
-    points: Array = None  # type: ignore[assignment]
-    device_points: Array = None  # type: ignore[assignment]
-    fit: DenseFit = None  # type: ignore[assignment]
+    kernel: Kernel = field(init=False)
+    points: Array = field(init=False)
+    device_points: Array = field(init=False)
+    fit: DenseFit = field(init=False)
 
 
 def select_model(
@@ -99,14 +99,14 @@ def select_model(
             }
             found.history.append(record)
             progress.update(record)
-            if found.fit is not None and callback(found, record):
+            if best > -np.inf and callback(found, record):
                 break
     if not solved:
         raise np.linalg.LinAlgError(
             "no system is positive definite, for any kernel and any C of Cs: the kernel is not positive semi-definite, or "
             "every C is too large; change the kernel or lower Cs"
         )
-    if found.fit is None:
+    if best == -np.inf:
         raise ValueError("scoring returned NaN for every kernel and every C")
     return found
 

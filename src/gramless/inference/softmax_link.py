@@ -4,8 +4,8 @@
 
 Least squares on class indicators estimates the probabilities themselves, which is `b = 1, a = 0`; large margins need the
 steeper logistic form, `b = 0`. Both slopes are fitted by maximum likelihood to leave-one-out scores: a convex problem in
-`2 + n_classes` numbers, O(n k) for each of about twenty L-BFGS steps. `temperature_loss` fits `a` alone by Newton's method,
-because it compares many models.
+`2 + n_classes` numbers, O(n k) for each of about twenty L-BFGS steps. `temperature_losses` fits `a` alone by Newton's
+method, because it compares many models.
 
 References: Platt, "Probabilistic outputs for support vector machines", 1999; Kull et al., "Beyond temperature scaling:
 Obtaining well-calibrated multi-class probabilities with Dirichlet calibration", 2019.
@@ -22,7 +22,7 @@ _FLOOR = 1e-3
 # Weights of the Gaussian priors on offsets (one pseudo-observation) and slopes.
 _OFFSET_PRIOR = 1.0
 _SLOPE_PRIOR = 1e-3
-# Largest number of Newton steps for the slope of `temperature_loss`; they end earlier at `_SLOPE_TOLERANCE`.
+# Largest number of Newton steps for the slope of `temperature_losses`; they end earlier at `_SLOPE_TOLERANCE`.
 _NEWTON_STEPS = 8
 # Relative accuracy of the slope; the loss is accurate to the square of this.
 _SLOPE_TOLERANCE = 1e-4
@@ -113,17 +113,17 @@ def _best_slope(p: np.ndarray, own: np.ndarray, weights: np.ndarray | None) -> f
     return a
 
 
-def temperature_loss(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> float:
-    """Return the mean log loss of `softmax(a p)` with the best slope `a`."""
+def temperature_losses(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the log loss of each row for `softmax(a p)` with the slope `a` of the lowest mean."""
     p, own = _relative_to_largest(scores, codes)
     a = _best_slope(p, own, weights)
-    return _average(np.log(np.exp(a * p).sum(axis=0)) - a * own, weights)
+    return np.log(np.exp(a * p).sum(axis=0)) - a * own
 
 
 def temperature_loss_and_slopes(
     scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
-    """Return `temperature_loss` and its gradient by the scores; the optimal `a` contributes nothing to the gradient."""
+    """Return the mean of `temperature_losses` and its gradient by the scores; `a` contributes nothing."""
     p, own = _relative_to_largest(scores, codes)
     a = _best_slope(p, own, weights)
     P = np.exp(a * p)

@@ -17,17 +17,14 @@ import numpy as np
 
 from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
 from gramless.streaming import text
-from gramless.streaming.sources import TARGET_NAMES, RowBlock, file_identity, is_number, rebatch, target_column
+from gramless.streaming.sources import TARGET_NAMES, RowBlock, Source, file_identity, is_number, rebatch, target_column
 from gramless.streaming.tuning import TUNING
 
 _MISSING = (*ALWAYS_MISSING, *MISSING_NUMBERS)
 
 
-class CsvSource:
-    """Rows of a delimited text file."""
-
-    n_rows = None  # unknown, because counting the lines would read the full file
-    repeatable = True
+class CsvSource(Source):
+    """Rows of a delimited text file; their number is unknown, because counting the lines would read the full file."""
 
     def __init__(self, path: Path, target: str | int | None = None, piece_rows: int = TUNING.file_rows):
         self.path = path
@@ -113,9 +110,6 @@ class CsvSource:
 
     def _named(self, column: int) -> str:
         return f" in column {self.names[column]!r}" if self.has_header else f" in column {column}"
-
-    def peek(self, n: int) -> RowBlock:
-        return next(self.read(n, 0), (np.empty((0, len(self.names) - 1)), np.empty(0), None))
 
 
 def _is_header(fields: list[str], target: str | int | None) -> bool:

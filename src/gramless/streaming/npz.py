@@ -13,16 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from gramless.streaming.sources import RowBlock, file_identity
+from gramless.streaming.sources import RowBlock, Source, file_identity
 from gramless.streaming.tuning import TUNING
 
 _PAIRS = (("X", "y"), ("x", "y"), ("x_train", "y_train"), ("X_train", "y_train"), ("data", "target"))
 
 
-class NpzSource:
+class NpzSource(Source):
     """An npz file with an array of features and an array of targets."""
-
-    repeatable = True
 
     def __init__(self, path: Path, target: str | None = None):
         self.path = path
@@ -45,7 +43,6 @@ class NpzSource:
                 f"{path}: {self._X!r} has {shape[0]} rows and {self._y!r} has {target_shape[0] if target_shape else 'none'}"
             )
         self.n_rows = int(shape[0])
-        self._width = int(np.prod(shape[1:]))
         self._column_major: dict[str, np.ndarray] = {}
         if column_major:
             nbytes = int(np.prod(shape)) * dtype.itemsize
@@ -93,12 +90,6 @@ class NpzSource:
 
     def row(self, index: int) -> str:
         return f"{self.path}, row {index + 1} of {self._X!r}"
-
-    def column(self, index: int) -> str:
-        return f" in column {index}"
-
-    def peek(self, n: int) -> RowBlock:
-        return next(self.read(n, 0), (np.empty((0, self._width)), np.empty(0), None))
 
 
 def _read_header(member: Any) -> tuple[tuple[int, ...], bool, np.dtype]:

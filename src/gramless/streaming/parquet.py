@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gramless._core.validation import working_dtype
-from gramless.streaming.sources import RowBlock, file_identity, import_reader, rebatch, target_column
+from gramless.streaming.sources import RowBlock, Source, file_identity, import_reader, rebatch, target_column
 from gramless.streaming.tuning import TUNING
 
 
@@ -73,10 +73,8 @@ def _frame(table: Any) -> Any:
     return converted
 
 
-class ParquetSource:
+class ParquetSource(Source):
     """A Parquet file; all columns except the target must be numeric."""
-
-    repeatable = True
 
     def __init__(self, path: Path, target: str | int | None = None):
         arrow = import_reader("pyarrow")
@@ -128,6 +126,3 @@ class ParquetSource:
 
     def column(self, index: int) -> str:
         return f" in column {self.names[index + int(index >= self.target)]!r}"
-
-    def peek(self, n: int) -> RowBlock:
-        return next(self.read(n, 0), (np.empty((0, len(self.names) - 1)), np.empty(0), None))

@@ -1,11 +1,12 @@
-"""Sources of the rows of a stream: the protocol, arrays, iterables of batches, and what all table files share."""
+"""Sources of the rows of a stream: the base class, arrays, iterables of batches, and what all table files share."""
 
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,43 +22,40 @@ TARGET_NAMES = ("y", "target", "label")
 """Names of the target column of a file if the user names none."""
 
 
-class Source(Protocol):
-    """Source of rows in a fixed order."""
+class Source(ABC):
+    """Source of rows in a fixed order; `n_rows` is None if their number is unknown."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    n_rows: int | None = None
+    repeatable: bool = True
+    """Whether the rows can be read again."""
 
-    @property
-    def n_rows(self) -> int | None: ...
-
-    @property
-    def repeatable(self) -> bool: ...
-
+    @abstractmethod
     def read(self, size: int, start: int) -> Iterator[RowBlock]:
         """Yield the rows from `start` on, `size` at a time."""
-        ...
 
+    @abstractmethod
     def identity(self) -> tuple[Any, ...]:
         """Return a value that differs between data sets."""
-        ...
 
+    @abstractmethod
     def row(self, index: int) -> str:
         """Return a description of the position of a row for error messages."""
-        ...
 
     def column(self, index: int) -> str:
         """Return ` in column ...` for error messages."""
-        ...
+        return f" in column {index}"
 
     def peek(self, n: int) -> RowBlock:
-        """Return the first `n` rows, which `read` yields again."""
-        ...
+        """Return the first `n` rows, which `read` yields again; raise ValueError if there are none."""
+        first = next(self.read(n, 0), None)
+        if first is None:
+            raise ValueError(f"{self.name} has no rows")
+        return first
 
 
-class ArraySource:
+class ArraySource(Source):
     """Rows of an array in memory or on disk."""
-
-    repeatable = True
 
     def __init__(self, X: Any, y: Any, weights: Any = None):
         # Rows are indexed by position, unlike in data frames and in sparse formats other than CSR.
@@ -91,14 +89,11 @@ class ArraySource:
     def row(self, index: int) -> str:
         return f"row {index} of {self.name}"
 
-    def column(self, index: int) -> str:
-        return f" in column {index}"
-
     def peek(self, n: int) -> RowBlock:
         return self.take(np.arange(min(n, self.length)))
 
 
-class IterableSource:
+class IterableSource(Source):
     """Rows of an iterable of batches, split and joined to batches of the requested size.
 
     A function that returns an iterable is called for each pass over the rows.
@@ -108,19 +103,21 @@ class IterableSource:
 
     def __init__(self, batches: Iterable[Any] | Callable[[], Iterable[Any]], n_rows: int | None = None):
         self.n_rows = n_rows
-        if callable(batches):
-            batches = _Passes(batches)
-        self.repeatable = iter(batches) is not batches
         self._batches = batches
+        self.repeatable = callable(batches) or iter(batches) is not batches
         self._first_row_of_batch: list[int] = []
 
     def read(self, size: int, start: int) -> Iterator[RowBlock]:
         return rebatch(self._counted(), size, start)
 
+    def _iterate(self) -> Iterator[Any]:
+        """Start a pass over the batches."""
+        return iter(self._batches() if callable(self._batches) else self._batches)
+
     def _counted(self) -> Iterator[RowBlock]:
         """Yield all batches; raise ValueError if they do not have the given number of rows."""
         seen = 0
-        for piece in self._pieces(self._batches):
+        for piece in self._pieces(self._iterate()):
             seen += int(piece[0].shape[0])
             if self.n_rows is not None and seen > self.n_rows:
                 break
@@ -155,7 +152,7 @@ class IterableSource:
             yield X, y, weights
 
     def peek(self, n: int) -> RowBlock:
-        iterator = iter(self._batches)
+        iterator = self._iterate()
         taken: list[Any] = []
 
         def kept() -> Iterator[Any]:
@@ -181,7 +178,7 @@ class IterableSource:
                 for rows in self._pieces([self._batches[i] for i in compared])
             ]
             return ("batches", sizes, fingerprint(picked))
-        iterator = iter(self._batches)
+        iterator = self._iterate()
         first = list(itertools.islice(iterator, 1))
         if not self.repeatable:
             self._batches = itertools.chain(first, iterator)
@@ -193,9 +190,6 @@ class IterableSource:
     def row(self, index: int) -> str:
         batch = int(np.searchsorted(self._first_row_of_batch, index, side="right")) - 1
         return f"row {index - self._first_row_of_batch[batch]} of batch {batch}" if batch >= 0 else f"row {index}"
-
-    def column(self, index: int) -> str:
-        return f" in column {index}"
 
 
 def import_reader(name: str) -> Any:
@@ -227,16 +221,6 @@ def target_column(names: Sequence[str], target: str | int | None, path: Path) ->
     raise ValueError(
         f"{path} has {'no column' if not found else 'several columns'} named {target!r}; the columns are {shown}"
     )
-
-
-class _Passes:
-    """Iterable that calls a function for each new iteration."""
-
-    def __init__(self, make: Callable[[], Iterable[Any]]):
-        self._make = make
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._make())
 
 
 def rebatch(pieces: Iterable[RowBlock], size: int, start: int) -> Iterator[RowBlock]:

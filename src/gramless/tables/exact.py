@@ -30,8 +30,9 @@ SHARED_FROM = 3000
 # Rows per strip of a small kernel matrix: intermediate arrays stay in cache, and strips of up to 1,000 rows use no compiled
 # code: loading compiled code takes almost a second and saves less time than that for these sizes.
 _STRIP_ROWS = 256
-# Smallest ridge for float32, in units of the float32 rounding error of the largest eigenvalue.
-_ROUNDINGS = 64.0
+# Smallest ridge for float32, in units of the float32 rounding error of the largest eigenvalue: rounding then changes
+# predictions by less than 2 % of their error, and the error itself by less than 0.03 % (measured on four tables).
+_ROUNDINGS = 4.0
 # Number of sampled rows for the estimate of the largest eigenvalue.
 _ESTIMATION_ROWS = 256
 
@@ -89,7 +90,7 @@ def solve_exact(
     contains kernel matrices of earlier calls with the same kernel and points; this call adds its matrix.
     """
     n = len(X)
-    for dtype in [np.float32, np.float64] if n >= single_from and _float32_suffices(X, kernel, ridge) else [np.float64]:
+    for dtype in [np.float32, np.float64] if n >= single_from and float32_suffices(X, kernel, ridge) else [np.float64]:
         points = X.astype(dtype, copy=False)
         with one_blas_thread() if n < SHARED_FROM else nullcontext():
             if cached is None or n >= SHARED_FROM:
@@ -124,7 +125,7 @@ def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:
     return K
 
 
-def _float32_suffices(X: np.ndarray, kernel: Kernel, ridge: np.ndarray) -> bool:
+def float32_suffices(X: np.ndarray, kernel: Kernel, ridge: np.ndarray) -> bool:
     """Return True if the ridge is well above the float32 rounding error of the largest eigenvalue."""
     sample = X[:: max(1, len(X) // _ESTIMATION_ROWS)]
     largest = float(np.abs(kernel(sample, sample)).mean()) * len(X)

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score
 
 from gramless._core.targets.columns import class_targets
-from gramless.inference.softmax_link import estimates, temperature_loss, temperature_loss_and_slopes
+from gramless.inference.softmax_link import estimates, temperature_loss_and_slopes, temperature_losses
 from gramless.tables.preparation import skewness
 
 # Quantile 3/4 of the normal distribution, the median distance from its mean.
@@ -59,6 +59,14 @@ class Loss:
         """Return the loss with weights from leave-one-out predictions of some rows."""
         return self
 
+    def by_row(self, predictions: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the loss of each row times its weight."""
+        raise NotImplementedError
+
+    def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
+        """Return the mean loss of the rows."""
+        return float(self.by_row(predictions, rows).sum() / Loss.weights_of(self, rows).sum())
+
     def ridge(self, C: float, rows: np.ndarray, log: bool = False) -> np.ndarray:
         """Return the diagonal that the rows add to their kernel matrix."""
         return 1.0 / (C * self.weights_of(rows, log))
@@ -91,14 +99,18 @@ class ClassLoss(Loss):
         return 1.0
 
     def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
-        codes, weights = self.codes[rows], None if self.weights is None else self.weights[rows]
-        if self.metric == "log_loss":
-            return temperature_loss(predictions, codes, weights)
-        scores = estimates(predictions)
-        if self.metric == "accuracy":
-            return float(np.average(scores.argmax(axis=1) != codes, weights=weights))
+        if self.metric != "average_precision":
+            return super().__call__(predictions, rows)
+        codes, weights, scores = self.codes[rows], self.weights_of(rows), estimates(predictions)
         precisions = [average_precision_score(codes == c, scores[:, c], sample_weight=weights) for c in np.unique(codes)]
         return 1 - float(np.mean(precisions))
+
+    def by_row(self, predictions: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the loss of each row times its weight: 0 or 1 for the metric "accuracy", else the log loss."""
+        codes, weights = self.codes[rows], None if self.weights is None else self.weights[rows]
+        if self.metric == "accuracy":
+            return self.weights_of(rows) * (estimates(predictions).argmax(axis=1) != codes)
+        return self.weights_of(rows) * temperature_losses(predictions, codes, weights)
 
     def gradient(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
         """Return the loss of the scores, a mean negative log likelihood, and its gradient."""
@@ -215,12 +227,12 @@ class ValueLoss(Loss):
         """Return predictions that can be averaged over settings: values in units of the target."""
         return self.from_scores(scores, self.scales(), log, self.factor(scores, rows, log))
 
-    def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
+    def by_row(self, predictions: np.ndarray, rows: np.ndarray) -> np.ndarray:
         error = (predictions - self.y[rows]) / self.spread
         size = np.abs(error) if self.metric == "absolute_error" else error**2
         if self.metric == "huber":
             size = np.where(np.abs(error) <= _HUBER, size, _HUBER * (2 * np.abs(error) - _HUBER))
-        return float(np.average(size, weights=None if self.weights is None else self.weights[rows]))
+        return Loss.weights_of(self, rows) * size
 
     def gradient(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
         """Return half the logarithm of the mean squared error of the scores, and its gradient.

@@ -34,6 +34,7 @@ from gramless.tables.search import (
     choose,
     local_rows,
     make_kernel,
+    promising,
 )
 from gramless.tables.tuning import TUNING, TablesTuning
 
@@ -216,7 +217,8 @@ def _affordable(
         chosen = choose(finalists, loss, sample, affordable)
     candidates = [evaluation for evaluation, _ in chosen]
     # Fit further settings in the remaining time, because losses on all rows are more accurate than on the sample.
-    candidates += [one for one in finalists if all(one is not taken for taken in candidates)]
+    further = promising(finalists, loss, sample, tuning)
+    candidates += [one for one in further if all(one is not taken for taken in candidates)]
     candidates = candidates[: len(chosen) if searched == n else affordable]
     size = part_size(n, len(candidates), fit_seconds, memory, searched, tuning)
     if size < n:

@@ -24,7 +24,9 @@ from gramless._core import arrays as xa
 from gramless._core.lapack import gram_of_lower_in_place
 from gramless._core.targets.columns import split_bias
 from gramless.inference.leave_one_out import inverse_factor
+from gramless.kernels import as_kernel
 from gramless.kernels.stationary import Laplacian, euclidean_distances
+from gramless.tables.exact import SINGLE_FROM, float32_suffices
 from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.tuning import TUNING
 
@@ -67,7 +69,7 @@ def scale_slopes(name: str, X: np.ndarray, V: np.ndarray) -> np.ndarray:
         return _absolute_sums(V, X)
     from gramless._core.compiled.difference_sums import absolute_difference_sums
 
-    return absolute_difference_sums(np.ascontiguousarray(V), np.ascontiguousarray(X))
+    return absolute_difference_sums(np.ascontiguousarray(V, np.float64), np.ascontiguousarray(X, np.float64))
 
 
 def _square_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
@@ -108,25 +110,28 @@ def loss_and_slopes(
     logs, C = parameters[:-1], np.exp(parameters[-1])
     ridge = loss.ridge(C, rows, log)
     scaled = X * np.exp(logs)[groups]
+    if n >= SINGLE_FROM and float32_suffices(scaled, as_kernel(name, gamma=gamma), ridge):
+        scaled = scaled.astype(np.float32)
     K, common = kernel_and_slopes(name, scaled, gamma)
-    K.flat[:: n + 1] += ridge
+    K.flat[:: n + 1] += ridge.astype(K.dtype)
     inverse = inverse_factor(K)
     if inverse is None:
         return _FAILED_LOSS, np.zeros_like(parameters)
     Z = loss.targets(rows, log)
-    solution = inverse.T @ (inverse @ np.column_stack([Z, np.ones(n)]))
+    right = np.column_stack([Z, np.ones(n)]).astype(K.dtype)
+    solution = (inverse.T @ (inverse @ right)).astype(np.float64)
     a, _ = split_bias(solution)
     u = solution[:, -1]
     G = _inverse(inverse)
-    G -= np.outer(u, u / u.sum())
-    leverage = G.diagonal().copy()
+    G -= np.outer(u, u / u.sum()).astype(G.dtype)
+    leverage = G.diagonal().astype(np.float64)
     if not (leverage > 0).all():
         return _FAILED_LOSS, np.zeros_like(parameters)
     value, by_score = loss.gradient(Z - a / leverage[:, None], rows, log)
     by_residual = -by_score
-    p = G @ (by_residual / leverage[:, None])
+    p = G @ (by_residual / leverage[:, None]).astype(G.dtype)
     W = _weighted_square(G, (by_residual * a).sum(axis=1) / leverage**2)
-    cross = p @ a.T
+    cross = p @ a.T.astype(G.dtype)
     W -= (cross + cross.T) / 2
     slopes = np.empty_like(parameters)
     slopes[-1] = -ridge @ W.diagonal()
@@ -147,9 +152,10 @@ def _inverse(factor: np.ndarray) -> np.ndarray:
 
 def _weighted_square(G: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return `G diag(weights) G` of a symmetric `G` as two symmetric products, which take half the operations."""
-    plus, minus = (G[:, own] * np.sqrt(np.abs(weights[own])) for own in (weights > 0, weights < 0))
-    W = plus @ plus.T
-    W -= minus @ minus.T
+    roots = np.sqrt(np.abs(weights)).astype(G.dtype)[:, None]
+    plus, minus = (G[own] * roots[own] for own in (weights > 0, weights < 0))
+    W = plus.T @ plus
+    W -= minus.T @ minus
     return W
 
 
@@ -164,12 +170,18 @@ def learn_scales(
     log: bool,
     *,
     steps: int,
+    logs: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-    """Return the logarithms of the scales and `C` after `steps` L-BFGS iterations from equal scales."""
-    count = int(groups.max()) + 1
-    start = np.append(np.zeros(count), np.log(C))
+    """Return the logarithms of the scales and `C` after `steps` L-BFGS iterations from `logs` and `C`."""
+    count = len(logs)
+    start = np.append(np.clip(logs, -_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), np.log(C))
     bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE)] * count + [(np.log(TUNING.smallest_C), np.log(TUNING.largest_C))]
-    arguments = (X, groups, name, gamma, loss, rows, log)
+
+    def total(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        # The sum over the rows instead of the mean, because the first step of L-BFGS has at most the length of the gradient.
+        value, slopes = loss_and_slopes(parameters, X, groups, name, gamma, loss, rows, log)
+        return len(X) * value, len(X) * slopes
+
     options = {"maxiter": steps, "maxfun": steps + steps // 2}
-    found = minimize(loss_and_slopes, start, arguments, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    found = minimize(total, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return found.x[:-1], float(np.exp(found.x[-1]))

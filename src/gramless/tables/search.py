@@ -337,14 +337,21 @@ class SettingSearch:
         return _families(found)
 
     def learn(self, starts: Sequence[TableSetting], rows: int) -> list[TableSetting]:
-        """Return each setting together with column scales learned from each half of the first rows."""
+        """Return each setting together with column scales learned from each half of the first rows.
+
+        A setting that has scales begins with those of the same half, and takes half of the steps.
+        """
 
         def learned(start: TableSetting, first: int) -> tuple[np.ndarray, float]:
             half = slice(first, rows, 2)
             X, groups = self.X[start.scaling][half], self.groups[start.scaling]
             gamma = kernel_gamma(start.kernel, start.width, self.spread[start.scaling])
+            steps, logs = self.tuning.learning_steps, np.zeros(int(groups.max()) + 1)
+            if start.scales is not None:
+                own = self.halves[start.scales]
+                steps, logs[groups] = -(-steps // 2), np.log(own.odd if first else own.even)
             arguments = (X, groups, start.kernel, gamma, start.C, self.loss, self.rows[half], start.log)
-            return learn_scales(*arguments, steps=self.tuning.learning_steps)
+            return learn_scales(*arguments, steps=steps, logs=logs)
 
         halves = self._each(_step(learned, start, first) for start in starts for first in (0, 1))
         return [self._joined(start, halves[2 * k : 2 * k + 2], rows) for k, start in enumerate(starts)]
@@ -384,11 +391,16 @@ class SettingSearch:
         return Evaluation(setting, self.loss(predictions, self.rows[:n]), n, predictions)
 
     def _narrowed(self, starts: Sequence[TableSetting], n: int, evaluations: int) -> list[Evaluation]:
-        """Evaluate all settings, and run a coordinate search from the better half of them."""
-        first = sorted(self._each(_step(self.evaluate, start, n) for start in starts), key=lambda one: one.loss)
-        half = -(-len(first) // 2)
-        jobs = [self.unbiased_search(one.setting, n, evaluations) for one in first[:half]]
-        return self._each([*jobs, *(self.unbiased(one) for one in first[half:])])
+        """Evaluate all settings, and run a coordinate search from those of the better half that are not hopeless."""
+        first = self._each(_step(self.evaluate, start, n) for start in starts)
+        plain = [one for one in first if one.setting.scales is None]
+        # The loss of learned scales is too low before `unbiased`, so that it is compared with that of learned scales only.
+        learned = promising([one for one in first if one.setting.scales is not None], self.loss, self.rows[:n], self.tuning)
+        kept = _finite(promising(plain, self.loss, self.rows[:n], self.tuning) + learned)[: -(-len(first) // 2)]
+        jobs = [self.unbiased_search(one.setting, n, evaluations) for one in kept]
+        return self._each(
+            [*jobs, *(self.unbiased(one) for one in [*plain, *learned] if all(one is not other for other in kept))]
+        )
 
     def _reweight(self, found: list[Evaluation]) -> None:
         """Update the weights of a robust loss by the residuals of the best setting."""
@@ -427,15 +439,8 @@ class SettingSearch:
             best = min(found, key=lambda one: one.loss).setting
             self.report(f"evaluating the logarithm of the target, {n:,} rows")
             found += self._each([self.coordinate_search(replace(best, log=True), n, t.family_evaluations)])
-        if learns and not self._stopped:
-            steps = 2 * t.learned_kernels * t.learning_steps * t.gradient_cost
-            half = min(most // 2, max(t.first_rows // 2, rows_within(t.shares["learn"] * self.options.seconds, steps, t)))
-            # Keep one family per kernel, because the best kernel can change with learned scales.
-            starts = [one.setting for one in _best_of_each(found, lambda setting: setting.kernel)[: t.learned_kernels]]
-            self.report(f"learning a scale for each column, {len(starts)} kernels, {2 * half:,} rows")
-            learned = self.learn(starts, 2 * half)
-            self.report(f"coordinate search with the learned scales, {n:,} rows")
-            found += self._narrowed(learned, n, t.family_evaluations)
+        if learns:
+            found += self._with_learned_scales(found, n)
         self._reweight(found)
         finalists = _diverse(_families(found), t.finalists)
         self._expect(third)
@@ -444,6 +449,34 @@ class SettingSearch:
             self.report(f"choosing among the best, {most:,} rows")
             finalists = self._narrowed([one.setting for one in finalists], most, t.finalist_evaluations)
         return _finite(finalists)
+
+    def _with_learned_scales(self, found: list[Evaluation], n: int) -> list[Evaluation]:
+        """Return evaluations with learned scales for the best kernel, and if they lower its loss for other kernels."""
+        t, most = self.tuning, len(self.rows)
+        steps = 2 * t.learned_kernels * t.learning_steps * t.gradient_cost
+        seconds = t.shares["learn"] * self.options.seconds
+        # More columns need more rows, and the learned scales of a wide table are worth more time.
+        wide = min(
+            rows_within(t.wide_learning * seconds, steps, t), t.rows_per_scale * len(np.unique(self.groups["standard"]))
+        )
+        half = min(most // 2, max(t.first_rows // 2, rows_within(seconds, steps, t), wide))
+
+        def learn(starts: list[TableSetting]) -> list[Evaluation]:
+            self.report(f"learning a scale for each column, {len(starts)} kernels, {2 * half:,} rows")
+            settings = self.learn(starts, 2 * half)
+            self.report(f"coordinate search with the learned scales, {n:,} rows")
+            return self._narrowed(settings, n, t.family_evaluations)
+
+        # Keep one family per kernel, because the best kernel can change with learned scales.
+        best, *others = _best_of_each(found, lambda setting: setting.kernel)[: t.learned_kernels]
+        learned = [] if self._stopped else learn([best.setting])
+        if not others or not learned or self._stopped or learned[0].loss > best.loss:
+            return learned
+        scales = learned[0].setting.scales
+        # Every scaling of one encoding has the same columns.
+        same = {scaling for scaling, groups in self.groups.items() if len(groups) == len(scales or ())}
+        starts = [one.setting for one in others]
+        return learned + learn([replace(one, scales=scales if one.scaling in same else None) for one in starts])
 
     def run_local(self, found: list[Evaluation], spread: dict[str, float]) -> list[Evaluation]:
         """Return settings of an earlier search after a coordinate search on these rows, local subsets of the table."""
@@ -514,6 +547,26 @@ def _best_of_each(found: list[Evaluation], group: Callable[[TableSetting], Any])
         if np.isfinite(one.loss) and (which not in best or one.loss < best[which].loss):
             best[which] = one
     return sorted(best.values(), key=lambda one: one.loss)
+
+
+def promising(
+    found: list[Evaluation], loss: ClassLoss | ValueLoss, rows: np.ndarray, tuning: TablesTuning
+) -> list[Evaluation]:
+    """Return the evaluations that improve the average, and those whose loss is not significantly above the lowest loss.
+
+    The losses of two settings are compared row by row, as in a paired test.
+    """
+    found = _finite(found)
+    if len(found) < 2:
+        return found
+    averaged = [id(one) for one, _ in choose(found, loss, rows, tuning.members)]
+    lowest = loss.by_row(found[0].predictions, rows)
+    kept = []
+    for one in found:
+        excess = loss.by_row(one.predictions, rows) - lowest
+        if id(one) in averaged or excess.mean() <= tuning.margin * excess.std() / len(rows) ** 0.5:
+            kept.append(one)
+    return kept
 
 
 def choose(

@@ -4,7 +4,7 @@ from gramless.streaming.learners.base import LearnedCoefficients, Learner, Learn
 from gramless.streaming.learners.gradient import GradientDescent
 from gramless.streaming.learners.loop import continue_pass, run_pass
 from gramless.streaming.learners.normal_equations import C_PATH, NormalEquations
-from gramless.streaming.learners.planning import BatchPlan, PassOptions, PassSettings, plan_pass
+from gramless.streaming.learners.planning import BatchPlan, PassOptions, PassSettings, PassSize, plan_pass
 from gramless.streaming.learners.ridge_sums import RidgeSums
 from gramless.streaming.learners.training_pass import (
     CollectingPass,
@@ -33,6 +33,7 @@ __all__ = [
     "OnePassModel",
     "PassOptions",
     "PassSettings",
+    "PassSize",
     "RidgeSums",
     "RowFormat",
     "TrainingPass",

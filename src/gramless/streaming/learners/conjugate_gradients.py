@@ -31,42 +31,12 @@ from gramless.linalg.stopping import normal_objective, normal_predictions_conver
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.streaming.learners.planning import BatchPlan, PassSettings
 from gramless.streaming.learners.training_pass import (
-    CollectingPass,
     FinishedPass,
     LearningPass,
     OnePassModel,
     warn_of_landmark_rounding,
 )
 from gramless.streaming.stream import Stream
-
-
-def fit_by_passes(
-    collecting: CollectingPass,
-    stream: Stream,
-    settings: PassSettings,
-    plan: BatchPlan,
-    rng: np.random.RandomState,
-    *,
-    callbacks: Callbacks,
-    checkpoint: StateFile | None,
-    show: Callable[[FinishedPass], Any] | None,
-    previous: OnePassModel | None = None,
-) -> FinishedPass:
-    """Return the finished pass with the solution of the normal equations by conjugate gradients."""
-    unwhitened = settings._replace(feature_map=unwhitened_map(settings.feature_map))
-    learning = collecting.choose_features_from(stream, unwhitened, rng)
-    rows = PassRows(learning, stream, settings, plan)
-    return solve_by_passes(
-        learning,
-        rows,
-        settings,
-        plan,
-        random_state=rng,
-        callbacks=callbacks,
-        checkpoint=checkpoint,
-        show=show,
-        previous=previous,
-    )
 
 
 def unwhitened_map(feature_map: FeatureMap) -> FeatureMap:
@@ -259,6 +229,7 @@ class PassRows:
         )
         self.landmarks = self._products.landmarks
         self._stored: list[tuple[TiledRows | FusedRows, Array]] | None = None
+        self._n_rows: int | None = None
 
     def _read(self) -> Iterator[tuple[TiledRows | FusedRows, np.ndarray, Array]]:
         """Read the stream once: products, encoded targets and a column of weights for each batch."""
@@ -268,7 +239,9 @@ class PassRows:
         def convert(X: Array) -> Array:
             return learning.format.convert(xa.copied_ahead(X, learning.format.device, learning.format.dtype), self._name)
 
+        seen = 0
         for batch in self._stream.batches(self._plan.batch_rows, prepare=convert):
+            seen += len(batch)
             encoded = learning.targets.read(batch.y)
             weights = learning.class_weighted(encoded, batch.weights)
             if weights is None:  # ones from the host would wait for the kernels of earlier batches
@@ -277,6 +250,12 @@ class PassRows:
                 column = xa.like(np.asarray(weights)[:, None], reference)
             rows = self._products.rows(batch.X, store=self._plan.stored == "values")
             yield rows, encoded, column
+        self._n_rows = seen if self._n_rows is None else self._n_rows
+        if seen != self._n_rows:
+            raise ValueError(
+                f"{self._stream.name} has {seen} rows in one pass and had {self._n_rows} in the first: conjugate gradients "
+                "need the same rows in each pass; use solver='sums', which reads them once"
+            )
 
     def normal_times(self, A: Array, shift: Array) -> Array:
         """Return `K_mn W (K_nm A - shift)`, in one pass over the rows."""

@@ -11,7 +11,6 @@ memory budget are computed once for all epochs.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -26,9 +25,9 @@ from gramless._core.targets.streamed import Targets, ValueTargets
 from gramless._core.untrusted_arrays import build_checked_csr
 from gramless.callbacks import Callbacks
 from gramless.streaming.learners.base import LearnerState
-from gramless.streaming.learners.conjugate_gradients import fit_by_passes
+from gramless.streaming.learners.conjugate_gradients import PassRows, solve_by_passes, unwhitened_map
 from gramless.streaming.learners.gradient import ALL_FEATURES
-from gramless.streaming.learners.planning import BatchPlan, PassSettings, plan_pass
+from gramless.streaming.learners.planning import BatchPlan, PassSettings, PassSize, plan_pass
 from gramless.streaming.learners.training_pass import (
     CollectingPass,
     FinishedPass,
@@ -79,19 +78,21 @@ def run_pass(
     log_progress(options.verbose, f"{options.name}: solver {plan.solver}, {plan.reason}; peak {plan.memory}")
     file = _checkpoint_file(stream, settings, targets, random_state, callbacks)
     if plan.solver == "cg":
-        saved_state = None if file is None else file.file
-        return fit_by_passes(
-            collecting,
-            stream,
+        unwhitened = settings._replace(feature_map=unwhitened_map(settings.feature_map))
+        learning = collecting.choose_features_from(stream, unwhitened, rng)
+        rows = PassRows(learning, stream, settings, plan)
+        return solve_by_passes(
+            learning,
+            rows,
             settings,
             plan,
-            rng,
+            random_state=rng,
             callbacks=callbacks,
-            checkpoint=saved_state,
+            checkpoint=file,
             show=show,
             previous=previous,
         )
-    saved = None if file is None else file.load()
+    saved = None if file is None else _load(file)
     if saved is None:
         learning = collecting.choose_features_from(stream, settings, rng)
     else:
@@ -111,7 +112,7 @@ def run_pass(
                 if epochs == 1:
                     progress.update(throughput_record(done, skip, stream.n_rows, spent))
                 if file is not None and learning.state is not None and number % file.every == 0:
-                    file.save(learning.checkpoint(learning.state), spent)
+                    _save(file, learning.checkpoint(learning.state), spent)
             if done == 0 or learning.state is None:
                 raise ValueError(f"{stream.name} has no rows")
             seconds += time.perf_counter() - started
@@ -170,40 +171,27 @@ def continue_pass(
     return current
 
 
-class PassCheckpoint:
-    """Checkpoint file of one pass, identified by its settings and its data: the sums, and the number of rows in them.
+def _save(file: StateFile, state: dict[str, Any], seconds: float) -> None:
+    """Replace the content of a checkpoint file between two batches, so that the sums and their number of rows agree."""
+    flat: dict[str, Any] = {}
+    for key, value in state.items():
+        if xa.is_sparse(value):
+            flat |= {f"{key}:{part}": np.asarray(getattr(value, part)) for part in _CSR_PARTS}
+        else:
+            flat[key] = value
+    file.save(np.empty((0, 0)), flat, np.random.RandomState(0), [], seconds)
 
-    The file is replaced atomically between two batches, so sums and count always agree: after an interruption the resumed
-    pass skips exactly the rows that the sums contain.
-    """
 
-    def __init__(self, path: str | os.PathLike[str], every: int, settings: list[Any], stream: Stream):
-        self.every = every
-        self.file = StateFile(path, fingerprint("pass", settings, stream.identity()), every)
-
-    def save(self, state: dict[str, Any], seconds: float) -> None:
-        """Replace the content of the file."""
-        flat: dict[str, Any] = {}
-        for key, value in state.items():
-            if xa.is_sparse(value):
-                flat |= {f"{key}:{part}": np.asarray(getattr(value, part)) for part in _CSR_PARTS}
-            else:
-                flat[key] = value
-        self.file.save(np.empty((0, 0)), flat, np.random.RandomState(0), [], seconds)
-
-    def load(self) -> dict[str, Any] | None:
-        """Return the last saved state, or None if there is no file."""
-        saved = self.file.load()
-        if saved is None:
-            return None
-        state = {key: value for key, value in saved.state.items() if ":" not in key}
-        for key in {key.split(":")[0] for key in saved.state if ":" in key}:
-            data, indices, indptr, shape = (saved.state[f"{key}:{part}"] for part in _CSR_PARTS)
-            state[key] = build_checked_csr(data, indices, indptr, tuple(int(side) for side in shape))
-        return state
-
-    def remove(self) -> None:
-        self.file.remove()
+def _load(file: StateFile) -> dict[str, Any] | None:
+    """Return the last state that `_save` stored, or None if there is no file."""
+    saved = file.load()
+    if saved is None:
+        return None
+    state = {key: value for key, value in saved.state.items() if ":" not in key}
+    for key in {key.split(":")[0] for key in saved.state if ":" in key}:
+        data, indices, indptr, shape = (saved.state[f"{key}:{part}"] for part in _CSR_PARTS)
+        state[key] = build_checked_csr(data, indices, indptr, tuple(int(side) for side in shape))
+    return state
 
 
 def _seeded(stream: Stream, random_state: Any, callbacks: Callbacks) -> Any:
@@ -216,7 +204,7 @@ def _seeded(stream: Stream, random_state: Any, callbacks: Callbacks) -> Any:
 
 def _checkpoint_file(
     stream: Stream, settings: PassSettings, targets: Targets, random_state: Any, callbacks: Callbacks
-) -> PassCheckpoint | None:
+) -> StateFile | None:
     """Return the file of this pass, identified by its settings and data; None without a `Checkpoint`."""
     checkpoint, (feature_map, learner, options) = callbacks.checkpoint, settings
     if checkpoint is None:
@@ -225,22 +213,16 @@ def _checkpoint_file(
         raise ValueError(f"{options.name} supports a Checkpoint only with method='exact', which stores sums")
     seed = type(random_state).__name__ if isinstance(random_state, np.random.RandomState) else random_state
     identity = [options.name, feature_map, learner, targets.class_weight, options.batch_rows, options.dtype]
-    return PassCheckpoint(checkpoint.path, checkpoint.every, [*identity, options.device, seed], stream)
+    identified = fingerprint("pass", [*identity, options.device, seed], stream.identity())
+    return StateFile(checkpoint.path, identified, checkpoint.every)
 
 
 def _plan(
     format: RowFormat, targets: Targets, stream: Stream, settings: PassSettings, *, only_once: bool = False
 ) -> BatchPlan:
-    return plan_pass(
-        settings,
-        n_rows=stream.n_rows,
-        n_columns=format.n_columns,
-        n_targets=max(1, targets.n_columns),
-        dtype=format.dtype,
-        device=format.device,
-        repeatable=stream.repeatable and not only_once,
-        in_memory=stream.indexable,
-    )
+    size = PassSize(stream.n_rows, format.n_columns, max(1, targets.n_columns), np.dtype(format.dtype), format.device)
+    repeatable = stream.repeatable and not only_once
+    return plan_pass(settings, size, repeatable=repeatable, in_memory=stream.indexable)
 
 
 def _epoch(

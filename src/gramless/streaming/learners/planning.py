@@ -62,40 +62,15 @@ class BatchPlan:
     """Bytes of the kernel values that a thread of conjugate gradients computes at a time."""
 
 
-def plan_pass(
-    settings: PassSettings,
-    *,
-    n_rows: int | None,
-    n_columns: int,
-    n_targets: int,
-    dtype: Any,
-    device: str,
-    repeatable: bool = True,
-    in_memory: bool = True,
-    tuning: StreamingTuning = TUNING,
-) -> BatchPlan:
-    """Return the plan of a fit to `n_rows` rows (None if unknown); raise MemoryError if the budget is too small.
-
-    `repeatable` rows can be read several times, and those `in_memory` at no cost.
-    """
-    learner = settings.learner
-    size = PassSize(n_rows, n_columns, n_targets, np.dtype(dtype), device)
-    if getattr(learner, "solver", "sums") == "sums":
-        return _plan_sums(settings, size, tuning)
-    because = _why_sums(learner, size, repeatable)
-    if because:
-        return replace(_plan_sums(settings, size, tuning), reason=because)
-    if learner.solver != "auto":
-        return replace(_plan_cg(settings, size, in_memory, tuning), reason=f"solver={learner.solver!r}")
-    return _cheaper_plan(settings, size, in_memory, tuning)
-
-
 class PassSize(NamedTuple):
-    """Sizes on which the memory and the time of a fit depend; `n` is None if unknown."""
+    """Sizes on which the memory and the time of a fit depend."""
 
     n: int | None
+    """Number of rows; None if unknown."""
     d: int
+    """Number of columns."""
     k: int
+    """Number of target columns."""
     dtype: np.dtype
     device: str
 
@@ -105,18 +80,35 @@ class PassSize(NamedTuple):
         return self.device.startswith("cuda")
 
 
-def _why_sums(learner: Any, size: PassSize, repeatable: bool) -> str:
-    """Return why the settings or the rows need sums, or an empty string; raise ValueError if `solver` excludes sums."""
-    needs = learner.needs_sums()
-    if needs and learner.solver != "auto":
-        raise ValueError(f"{needs} needs the sums of the normal equations: use solver='sums' or 'auto'")
+def plan_pass(
+    settings: PassSettings,
+    size: PassSize,
+    *,
+    repeatable: bool = True,
+    in_memory: bool = True,
+    tuning: StreamingTuning = TUNING,
+) -> BatchPlan:
+    """Return the plan of a fit; raise MemoryError if the budget is too small, ValueError if `solver` excludes needed sums.
+
+    `repeatable` rows can be read several times, and those `in_memory` at no cost.
+    """
+    learner: Any = settings.learner
+    if getattr(learner, "solver", "sums") == "sums":
+        return _plan_sums(settings, size, tuning)
+    reason, needs = "", learner.needs_sums()
     if needs:
-        return f"{needs} needs the sums of the normal equations"
-    if not repeatable:
-        return "the rows can be read only once, and conjugate gradients need several passes"
-    if size.n is None and learner.solver == "auto":
-        return "the number of rows is unknown before they are read"
-    return ""
+        reason = f"{needs} needs the sums of the normal equations"
+        if learner.solver != "auto":
+            raise ValueError(f"{reason}: use solver='sums' or 'auto'")
+    elif not repeatable:
+        reason = "the rows can be read only once, and conjugate gradients need several passes"
+    elif size.n is None and learner.solver == "auto":
+        reason = "the number of rows is unknown before they are read"
+    if reason:
+        return replace(_plan_sums(settings, size, tuning), reason=reason)
+    if learner.solver != "auto":
+        return replace(_plan_cg(settings, size, in_memory, tuning), reason=f"solver={learner.solver!r}")
+    return _cheaper_plan(settings, size, in_memory, tuning)
 
 
 def _cheaper_plan(settings: PassSettings, size: PassSize, in_memory: bool, tuning: StreamingTuning) -> BatchPlan:
