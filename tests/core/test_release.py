@@ -45,7 +45,7 @@ def test_transformer_links_to_module_page():
 
 def test_documentation_has_one_address():
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    reference = importlib.import_module("gramless._core.doc_links")
+    reference = importlib.import_module("gramless._core.constraints")
     assert reference.DOCUMENTATION.startswith(urls["Documentation"])
 
 

@@ -342,7 +342,8 @@ def test_sigmoids_from_an_estimated_diagonal(digits, precomputed):
 
 _FIT = (
     "import numpy as np; from gramless import LSSVR; from gramless.linalg.solvers import CG\n"
-    "import gramless._core.progress as p; p._SECONDS_BETWEEN_LINES = 0.0\n"
+    "from dataclasses import replace; import gramless._core.progress as progress\n"
+    "progress.TUNING = replace(progress.TUNING, seconds_between_lines=0.0)\n"
     "X = np.random.default_rng(0).normal(size=(300, 2)); y = np.sin(X[:, 0])\n"
     "LSSVR(solver=CG(n_landmarks=20, tol=1e-5), C=100.0, verbose={verbose}).fit(X, y)\n"
 )

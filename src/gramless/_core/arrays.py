@@ -21,21 +21,12 @@ from gramless._core import grid as _grid
 from gramless._core.device import Device
 from gramless._core.threads import blas_threads, one_blas_thread
 from gramless._core.tiled_factor import add_lower_gram_, factor_lower_
+from gramless._core.tuning import TUNING
 
 try:
     from array_api_compat import array_namespace, is_torch_array
 except ImportError:  # scikit-learn contains a copy
     from sklearn.externals.array_api_compat import array_namespace, is_torch_array
-
-
-# Bytes of a cache line, and the size in bytes from which the alignment of an array matters.
-_LINE = 64
-_ALIGNED_BYTES = 1 << 14
-# Rows up to which a factorisation takes a few milliseconds on one core, less than the overhead of tiles and threads. Below,
-# one thread also makes the result independent of the number of threads.
-_UNTILED_ROWS = 1024
-# Bytes of host memory through which sparse rows are converted to dense rows on a device.
-_CONVERSION_BYTES = 2**26
 
 
 class Array(Protocol):
@@ -200,7 +191,7 @@ def _dense_on_device(X: Any, device: str, dtype: Any) -> Array:
     kind = np.dtype(X.dtype if dtype is None else dtype)
     target = "cpu" if device == "torch:cpu" else device
     out = torch.empty(X.shape, dtype=getattr(torch, kind.name), device=target)
-    step = max(1, _CONVERSION_BYTES // max(1, X.shape[1] * kind.itemsize))
+    step = max(1, TUNING.conversion_bytes // max(1, X.shape[1] * kind.itemsize))
     rows = X.tocsr()
     for start in range(0, X.shape[0], step):
         part = rows[start : start + step].toarray().astype(kind, copy=False)
@@ -251,9 +242,7 @@ def device_out_of_memory(x: Array) -> tuple[type[BaseException], ...]:
 
 def release_device_memory() -> None:
     """Free the memory that torch's allocator caches."""
-    torch = import_torch()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    import_torch().cuda.empty_cache()
 
 
 def empty(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
@@ -268,15 +257,16 @@ def empty(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
 def empty_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Return an uninitialised NumPy array that, if large, starts at the boundary of a cache line.
 
-    `np.empty` starts 16 bytes after one, so that every second vector load crosses a boundary, which makes compiled products
-    50 % slower.
+    An array of `np.empty` starts 16 bytes after such a boundary: every second vector load crosses a boundary, and compiled
+    products take 50 % more time.
     """
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
-    if nbytes < _ALIGNED_BYTES:
+    if nbytes < TUNING.aligned_bytes:
         return np.empty(shape, kind)
-    memory = np.empty(nbytes + _LINE, np.uint8)
-    start = -memory.ctypes.data % _LINE
+    line = 64  # bytes of a cache line
+    memory = np.empty(nbytes + line, np.uint8)
+    start = -memory.ctypes.data % line
     return memory[start : start + nbytes].view(kind).reshape(shape)
 
 
@@ -285,6 +275,15 @@ def zeros(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
     out = empty(shape, reference, dtype)
     out[...] = 0
     return out
+
+
+def canonical_csr(X: Any) -> Any:
+    """Return sparse rows as CSR with sorted and unique column indices; `X` is unchanged."""
+    rows = X.tocsr()
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
 
 
 def copied(x: Array, out: Array | None) -> Array:
@@ -435,7 +434,7 @@ def cholesky_(A: Array) -> Array:
         return L
     workers, flags = blas_threads(), cast_numpy(A).flags
     with one_blas_thread():
-        if A.shape[0] > _UNTILED_ROWS and flags.c_contiguous and flags.writeable:
+        if A.shape[0] > TUNING.untiled_rows and flags.c_contiguous and flags.writeable:
             factor, info = A.T, factor_lower_(cast_numpy(A), workers)
         else:
             (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
@@ -491,7 +490,7 @@ def add_gram_(S: Array, B: Array) -> Array:
             S[i:, i : i + width].addmm_(B[:, i:].T, B[:, i : i + width])
         return S
     workers = blas_threads()
-    if workers > 1 and B.shape[0] * B.shape[1] ** 2 >= _UNTILED_ROWS**3 and cast_numpy(S).flags.writeable:
+    if workers > 1 and B.shape[0] * B.shape[1] ** 2 >= TUNING.untiled_rows**3 and cast_numpy(S).flags.writeable:
         with one_blas_thread():
             add_lower_gram_(cast_numpy(S), cast_numpy(B), workers)
         return S
@@ -531,7 +530,7 @@ def eigh(A: Array) -> tuple[Array, Array]:
 
 def _one_thread_if_small(n: int) -> AbstractContextManager[None]:
     """Limit BLAS to one thread for a matrix of `n` rows up to the size of an untiled factorisation."""
-    return one_blas_thread() if n <= _UNTILED_ROWS else nullcontext()
+    return one_blas_thread() if n <= TUNING.untiled_rows else nullcontext()
 
 
 def norm(x: Array) -> float:

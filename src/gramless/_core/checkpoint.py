@@ -133,12 +133,11 @@ class StateFile:
             with open(self.path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
                 text = file["header"].tobytes().decode()
                 arrays = {key: file[key] for key in file.files if key not in ("header", "checksum")}
-                same = file["checksum"].tobytes().decode() == fingerprint(text, sorted(arrays.items()))
+                if file["checksum"].tobytes().decode() != fingerprint(text, sorted(arrays.items())):
+                    raise ValueError("its checksum differs")
             header = json.loads(text)
         except Exception as error:
             raise ValueError(f"{self.path} is not a readable checkpoint; remove it to start anew ({error})") from error
-        if not same:
-            raise ValueError(f"{self.path} is not a readable checkpoint; remove it to start anew (its checksum differs)")
         if header.get("format") != _FORMAT or header.get("problem") != self.problem:
             raise ValueError(
                 f"the checkpoint {self.path} belongs to another problem (other data, settings or version); "

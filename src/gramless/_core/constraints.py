@@ -1,4 +1,4 @@
-"""Constructor parameters that several estimators share: their order and their constraints.
+"""Constructor parameters that several estimators share, their order and constraints, and links to the documentation.
 
 Parameters marked "no_validation" are validated where they are parsed: `as_kernel`, `read_callbacks`, `parse_budget`,
 `check_device` and `working_dtype` raise errors that list the accepted values.
@@ -13,9 +13,9 @@ from typing import Any, TypeVar, dataclass_transform
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from gramless._core.doc_links import link_documentation
-
 _Class = TypeVar("_Class", bound=type)
+
+DOCUMENTATION = "https://gramless.readthedocs.io/en/stable"
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -82,3 +82,19 @@ def _position(parameter: inspect.Parameter) -> int:
     if parameter.name in _LAST:
         return len(_FIRST) + 1 + _LAST.index(parameter.name)
     return _FIRST.index(parameter.name) if parameter.name in _FIRST else len(_FIRST)
+
+
+def link_documentation(cls: _Class) -> _Class:
+    """Decorate an estimator class so that its HTML representation links to its page in the reference."""
+    linked: Any = cls
+    linked._doc_link_module = "gramless"
+    linked._doc_link_template = f"{DOCUMENTATION}/reference/generated/{{public_name}}.html"
+    linked._doc_link_url_param_generator = _url_parameters
+    return cls
+
+
+def _url_parameters(estimator: Any) -> dict[str, str]:
+    """Return the public name: estimators are exported by `gramless`, other classes by their package."""
+    cls = type(estimator)
+    package = cls.__module__.rpartition(".")[0]
+    return {"public_name": f"{'gramless' if package == 'gramless.estimators' else package}.{cls.__name__}"}

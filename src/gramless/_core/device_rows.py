@@ -17,11 +17,10 @@ class SparseRows:
     """CSR rows on a device; `rows[index]` is a dense tensor."""
 
     def __init__(self, X: Any, device: str):
-        X.sum_duplicates()
+        X = xa.canonical_csr(X)
         self.shape = X.shape
-        tensors: list[Any] = [
-            xa.to_device(part, device) for part in (X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data)
-        ]
+        parts = X.indptr.astype(np.int64), X.indices.astype(np.int64), X.data
+        tensors: Any = [xa.to_device(part, device) for part in parts]
         self._start, self._column, self._value = tensors
         self.dtype = self._value.dtype
         self.device = self._value.device
@@ -52,4 +51,4 @@ def rows_on_device(X: Any, device: str, budget: float) -> Any:
         return xa.to_device(X, device)
     if X.shape[0] * X.shape[1] * X.dtype.itemsize <= budget:
         return xa.to_device(X.toarray(), device)
-    return SparseRows(X.tocsr(), device)
+    return SparseRows(X, device)

@@ -61,8 +61,6 @@ def _host() -> str:
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:  # a process of another user raises PermissionError
+        return not isinstance(error, ProcessLookupError)
     return True

@@ -17,13 +17,7 @@ from typing import Any
 
 import numpy as np
 
-# The sum of this many products of two bytes fits in 32 bits.
-_MAX_FEATURES = 33_000
-# Below these sizes the encoding takes longer than it saves.
-_MIN_FEATURES = 32
-_MIN_ROWS = 256
-# Rows that one task encodes.
-_ROWS_PER_TASK = 2048
+from gramless._core.tuning import TUNING
 
 
 class GridRows:
@@ -81,15 +75,14 @@ def on_grid(X: Any) -> GridRows | None:
     if not isinstance(X, np.ndarray) or X.dtype != np.float32 or X.ndim != 2:
         return None
     n, d = X.shape
-    if n < _MIN_ROWS or not _MIN_FEATURES <= d <= _MAX_FEATURES:
-        return None
-    if not has_integer_products():
+    fewest, most = TUNING.grid_features
+    if n < TUNING.grid_rows or not fewest <= d <= most or not has_integer_products():
         return None
     from gramless._core.compiled.integer_products import encode
     from gramless._core.threads import blas_threads, parallel_for, slices
 
     rows = GridRows(np.zeros((n, -(-d // 4) * 4), np.uint8), np.empty(n), np.empty(n), d)
-    first, *others = slices(n, _ROWS_PER_TASK)
+    first, *others = slices(n, TUNING.grid_rows_per_task)
     failed: list[slice] = []
 
     def fill(part: slice) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cython_blas, cython_lapack
 
+from gramless._core.tuning import TUNING
+
 _LETTER = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
 _POINTER, _TEXT = ctypes.c_void_p, ctypes.c_char_p
-# Rows of the triangles that are inverted recursively; LAPACK inverts smaller and larger ones directly.
-_RECURSION_MIN, _RECURSION_MAX = 64, 2048
 
 
 @cache
@@ -73,14 +73,14 @@ def invert_lower_in_place(L: np.ndarray) -> int:
     these sizes.
     """
     n = len(_checked(L))
-    if n > _RECURSION_MAX:
+    if n > TUNING.recursion_rows[1]:
         return _call("trtri", [b"L", b"N"], L)
     return _invert_recursively(L, 0, n)
 
 
 def _invert_recursively(L: np.ndarray, start: int, size: int) -> int:
     """Invert the diagonal block of `size` rows from `start`; a nested function would keep `L` in a reference cycle."""
-    if size <= _RECURSION_MIN:
+    if size <= TUNING.recursion_rows[0]:
         failed = _call("trtri", [b"L", b"N"], L, start, size)
         return failed and failed + start
     half = -(-size // 2 // 8) * 8

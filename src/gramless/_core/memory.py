@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from numbers import Real
 
 from gramless._core import arrays as xa
+from gramless._core.tuning import TUNING
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-# Share of the free memory that a fit may use by default; the rest is for loaded libraries and other processes.
-_DEFAULT_FRACTION = 0.7
 
 COMPILED_LOOPS = {
     "numba": 70_000_000,
@@ -25,7 +24,7 @@ modules that compile at import."""
 def parse_budget(budget: str | float | None, device: str = "cpu") -> int:
     """Return the parameter `memory_budget` in bytes; fractions and None refer to the free memory of the device."""
     if budget is None:
-        return int(_DEFAULT_FRACTION * free_memory(device))
+        return int(TUNING.memory_fraction * free_memory(device))
     if isinstance(budget, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", budget)
         if match and not match[2] and float(match[1]) <= 1:
@@ -89,33 +88,25 @@ def free_memory(device: str = "cpu", cgroup: str = "/sys/fs/cgroup") -> int:
         free, _ = torch.cuda.mem_get_info(device)
         # Memory that torch's allocator caches and no tensor uses is free.
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
-    free = _system_available()
+    # Systems without /proc, such as macOS: POSIX has only the physical memory, of which half is assumed to be free.
+    free = 1024 * _field("/proc/meminfo", "MemAvailable:") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     for folder, limit, used, cached in (
         ("", "memory.max", "memory.current", "inactive_file"),
         ("/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
         try:
             with open(f"{cgroup}{folder}/{limit}") as a, open(f"{cgroup}{folder}/{used}") as b:
-                left = int(a.read()) - int(b.read()) + _reclaimable(f"{cgroup}{folder}/memory.stat", cached)
+                # The page cache counts as used and is freed on demand.
+                left = int(a.read()) - int(b.read()) + _field(f"{cgroup}{folder}/memory.stat", cached)
         except (OSError, ValueError):  # no such cgroup, or "max" for no limit
             continue
         free = min(free, max(0, left))
     return free
 
 
-def _reclaimable(path: str, name: str) -> int:
-    """Return the bytes of the page cache, which counts as used and is freed on demand."""
+def _field(path: str, name: str) -> int:
+    """Return the number after `name` in a file of the system, 0 if there is none."""
     if not os.path.exists(path):
         return 0
     with open(path) as f:
         return sum(int(line.split()[1]) for line in f if line.split()[0] == name)
-
-
-def _system_available() -> int:
-    if os.path.exists("/proc/meminfo"):
-        with open("/proc/meminfo") as f:
-            for line in f:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    # Systems without /proc, such as macOS: POSIX has only the physical memory, of which half is assumed to be free.
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

@@ -9,11 +9,9 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from gramless._core.compiled.compilation_events import compilation_listener
+from gramless._core.tuning import TUNING
 
 COMPILING = "compiling, once after installation"
-
-# Seconds between two lines, so that a fit of minutes has tens of lines.
-_SECONDS_BETWEEN_LINES = 2.0
 
 
 def log_progress(verbose: int, message: str) -> None:
@@ -94,7 +92,7 @@ class Progress:
         )
         if self._bar is not None:
             self._bar.update(self._task, completed=record["n_iter"], numbers=numbers)
-        elif time.monotonic() - self._last > _SECONDS_BETWEEN_LINES:
+        elif time.monotonic() - self._last > TUNING.seconds_between_lines:
             self._last = time.monotonic()
             of = "" if self.total is None else f"/{self.total}"
             log_progress(self.verbose, f"{self.label}: {record['n_iter']}{of}  {numbers}")

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from gramless._core import arrays as xa
 from gramless._core.compiled.compiler import numba
-
-# Fraction of nonzeros from which a column is multiplied as a dense one: an entry of a matrix product takes about 1/50 of the
-# time of a scattered one, and the square of the fraction is the fraction of the block's entries that the column changes.
-_DENSE_FRACTION = 50**-0.5
+from gramless._core.tuning import TUNING
 
 
 def _output(X: Any, Y: Any, out: np.ndarray | None) -> np.ndarray:
@@ -29,7 +27,7 @@ def dot(X: Any, Y: Any, out: np.ndarray | None = None) -> np.ndarray:
     """
     X, Y = sp.csr_matrix(X), sp.csc_matrix(Y)
     out = _output(X, Y, out)
-    dense_columns = np.flatnonzero(np.diff(Y.indptr) > _DENSE_FRACTION * Y.shape[0])
+    dense_columns = np.flatnonzero(np.diff(Y.indptr) > TUNING.dense_column_fraction * Y.shape[0])
     dense_position = np.full(Y.shape[1], -1)
     dense_position[dense_columns] = np.arange(dense_columns.size)
     if dense_columns.size:
@@ -63,18 +61,10 @@ def _add_dot(x, x_column, x_start, y, y_row, y_start, dense_position, out):
 
 def city_block(X: Any, Y: Any, out: np.ndarray | None = None) -> np.ndarray:
     """Return `sum_k |X[i, k] - Y[j, k]|` as a dense block; one side may be dense."""
-    X, Y = _sorted(sp.csr_matrix(X)), _sorted(sp.csr_matrix(Y))
+    X, Y = xa.canonical_csr(sp.csr_matrix(X)), xa.canonical_csr(sp.csr_matrix(Y))
     out = _output(X, Y, out)
     _city_block(X.data, X.indices, X.indptr, Y.data, Y.indices, Y.indptr, out)
     return out
-
-
-def _sorted(X: Any) -> Any:
-    """Return `X` with sorted and unique column indices in each row, which `_city_block` requires."""
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
 
 
 @numba.njit(cache=True, nogil=True)

@@ -17,16 +17,15 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from gramless._core.tuning import TUNING
+
 T = TypeVar("T")
 
 CPU_TILE = 1024
-"""Rows and columns of a tile on the CPU: 4 MB in float32, enough for BLAS to reach its full rate."""
+"""Rows and columns of a tile of kernel values on the CPU: 4 MB in float32, enough for BLAS to reach its full rate."""
 
 CUDA_TILE = 8192
-"""Rows and columns of a tile on a GPU: the launch time is negligible against the product."""
-
-# Seconds between two calls of `meanwhile`: progress that looks continuous to a reader.
-_SECONDS_BETWEEN_CALLS = 0.1
+"""Rows and columns of a tile on a GPU: the launch time is negligible compared with the product."""
 
 
 @cache
@@ -109,7 +108,7 @@ def run_threads(
             futures = [pool.submit(work, k) for k in range(workers)]
             while True:
                 done, pending = wait(
-                    futures, timeout=_SECONDS_BETWEEN_CALLS if meanwhile else None, return_when=FIRST_EXCEPTION
+                    futures, timeout=TUNING.seconds_between_calls if meanwhile else None, return_when=FIRST_EXCEPTION
                 )
                 results = {future: future.result() for future in done}  # raises the exception of a worker
                 if not pending:
@@ -122,7 +121,7 @@ def run_threads(
             raise
 
 
-def parallel_for(tasks: Sequence[Any], do: Callable[[Any], None], workers: int, *, blas: bool = True) -> None:
+def parallel_for(tasks: Sequence[Any], do: Callable[[Any], object], workers: int, *, blas: bool = True) -> None:
     """Call `do` on every task, assigned round-robin to `workers` threads; after an exception no further task starts."""
     workers = max(1, min(workers, len(tasks)))
     abandoned = Event()

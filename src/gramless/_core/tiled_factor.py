@@ -13,9 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from gramless._core.threads import lower_tiles, parallel_for, slices
-
-# Rows and columns of a tile. All tasks are tiles, so that results do not depend on the number of threads.
-_EDGE = 256
+from gramless._core.tuning import TUNING
 
 
 def factor_lower_(A: np.ndarray, workers: int) -> int:
@@ -26,7 +24,7 @@ def factor_lower_(A: np.ndarray, workers: int) -> int:
     (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
     (trsm,) = scipy.linalg.get_blas_funcs(("trsm",), (A,))
     n = len(A)
-    for k in slices(n, _EDGE):
+    for k in slices(n, TUNING.factor_edge):
         corner, before = A[k, k], slice(0, k.start)
         left = A[k, before]
         factor, info = potrf(np.asfortranarray((corner - left @ left.T).T), lower=0, overwrite_a=1, clean=0)
@@ -44,7 +42,7 @@ def factor_lower_(A: np.ndarray, workers: int) -> int:
         # All previous columns are subtracted in one product, so that each entry is written once.
         below = n - k.stop
         if below:
-            rows = [slice(k.stop + i.start, k.stop + i.stop) for i in slices(below, _EDGE)]
+            rows = [slice(k.stop + i.start, k.stop + i.stop) for i in slices(below, TUNING.factor_edge)]
             parallel_for(rows, finish, workers, blas=False)
     return 0
 
@@ -56,4 +54,4 @@ def add_lower_gram_(S: np.ndarray, B: np.ndarray, workers: int) -> None:
         rows, columns = tile
         S[rows, columns] += B[:, rows].T @ B[:, columns]
 
-    parallel_for(lower_tiles(slices(len(S), _EDGE)), add, workers, blas=False)
+    parallel_for(lower_tiles(slices(len(S), TUNING.factor_edge)), add, workers, blas=False)

@@ -7,6 +7,7 @@ from files are therefore checked once, when they are read: format, ranges, shape
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 from typing import Any, BinaryIO
 
@@ -67,8 +68,6 @@ def _check_size(file: BinaryIO, size: int) -> None:
     shape, dtype = read_npy_header(file)
     if dtype.hasobject or dtype.names is not None:
         raise ValueError(f"the file contains an array of dtype {dtype}; object and structured arrays are not accepted")
-    declared = dtype.itemsize
-    for side in shape:
-        declared *= side
+    declared = dtype.itemsize * math.prod(shape)
     if not 0 <= declared <= size:
         raise ValueError(f"the file contains an array of shape {shape} in only {size:,} bytes")

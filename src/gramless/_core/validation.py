@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.utils import assert_all_finite
+from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
@@ -141,7 +141,7 @@ def _is_plain(estimator: Any, X: Any, dtype: np.dtype, reset: bool) -> bool:
 
 
 def _all_finite(X: np.ndarray) -> bool:
-    """Return True if the sum is finite; False also if it overflows, which the slower checks distinguish."""
+    """Return True if the sum is finite. After an overflow (False) the slower checks decide whether all values are finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(X.sum()))
 
@@ -238,8 +238,6 @@ def missing_mask(y: np.ndarray) -> np.ndarray:
 
 def check_outputs(y: Any, n: int) -> np.ndarray:
     """Return regression targets as a finite float64 array."""
-    from sklearn.utils import check_array
-
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     y = _host_values("y", y)

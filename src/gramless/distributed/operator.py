@@ -108,7 +108,7 @@ class DistributedOperator(Operator):
 
 
 class RemoteColumns:
-    """`K(X, s)` at sorted landmarks, with the interface of `LandmarkColumns`; `store` caches the values on the workers."""
+    """`K(X, s)` at sorted landmarks, with the interface of `LocalColumns`; `store` caches the values on the workers."""
 
     def __init__(self, op: DistributedOperator, rows: Rows, landmarks: np.ndarray, *, store: bool):
         self.shape = (op.shape[0], len(landmarks))

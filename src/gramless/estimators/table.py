@@ -26,8 +26,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from gramless._core.constraints import CONSTRAINTS, POSITIVE
-from gramless._core.doc_links import link_documentation
+from gramless._core.constraints import CONSTRAINTS, POSITIVE, link_documentation
 from gramless._core.memory import parse_budget
 from gramless._core.progress import log_progress, report_compilation
 from gramless._core.validation import atomic_fit, check_labels, check_outputs, check_weights

@@ -16,9 +16,6 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.kernels.tuning import TUNING
 
-# Bound on the difference between equal numbers and their mean, in units of eps times the magnitude of the numbers.
-_ROUNDINGS = 16.0
-
 
 def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = None) -> float:
     """Return `gamma` as a number; only `"weighted_scale"` uses `weights`."""
@@ -35,7 +32,7 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
             raise ValueError(f"the squares of the data overflow: scale the data (StandardScaler) before gamma={gamma!r}")
         # For constant data gamma is 1, as in scikit-learn. The mean of equal numbers has a rounding error, and so does the
         # spread around it.
-        rounding = _ROUNDINGS * float(np.finfo(np.float64).eps) * abs(float(X[0, 0]))
+        rounding = TUNING.mean_roundings * float(np.finfo(np.float64).eps) * abs(float(X[0, 0]))
         spread = float(X.max()) - float(X.min()) if variance <= rounding**2 else variance**0.5
         if spread <= rounding:
             return 1.0
@@ -66,10 +63,7 @@ def _variance(X: Array, weights: np.ndarray | None) -> float:
 
 
 def _sparse_variance(X: Any, weights: np.ndarray | None) -> float:
-    X = X.tocsr()
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
+    X = xa.canonical_csr(X)
     counted = np.ones(X.shape[0]) if weights is None else weights
     total = float(counted.sum()) * X.shape[1]
     of_values = np.repeat(counted, np.diff(X.indptr))

@@ -35,6 +35,8 @@ class KernelTuning:
     longest_row_bytes: int = 1 << 12
     # Largest rounding error of `gamma ||x - y||^2` that is accepted without a warning: kernel values change by 10 %.
     largest_rounding: float = 0.1
+    # Rounding errors (eps times the magnitude). Bound on the difference between equal numbers and their mean.
+    mean_roundings: float = 16.0
     # Values. Number of entries converted to float64 at a time for the variance: 8 MB.
     variance_values: int = 2**20
 

@@ -31,8 +31,8 @@ from gramless.callbacks import Callbacks, Checkpoint
 from gramless.kernels import Kernel
 from gramless.kernels.stationary import UnitDiagonalKernel
 from gramless.linalg.operators import KernelOperator, check_diagonal, expand
+from gramless.linalg.operators.base import LinearSystem
 from gramless.linalg.operators.landmark_columns import LocalColumns
-from gramless.linalg.operators.system import LinearSystem
 from gramless.linalg.planning.plan import (
     SolverPlan,
     block_settings,

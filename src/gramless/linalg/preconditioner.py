@@ -19,14 +19,14 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import one_blas_thread
 from gramless.linalg.operators.jitter import jittered_cholesky
-from gramless.linalg.operators.landmark_columns import LandmarkColumns
+from gramless.linalg.operators.landmark_columns import LocalColumns
 from gramless.linalg.tuning import TUNING
 
 
 class NystromPreconditioner:
     """The map `V -> P^-1 V` for `P` close to `K(X, X) + diag(ridge)`; `rng` draws the sample of `damping="auto"`."""
 
-    def __init__(self, columns: LandmarkColumns, ridge: Array, *, damping: float | str = "auto", rng: np.random.RandomState):
+    def __init__(self, columns: LocalColumns, ridge: Array, *, damping: float | str = "auto", rng: np.random.RandomState):
         self.columns, self.landmarks = columns, columns.landmarks
         K_ss = columns.square()
         self.damping = float(damping) if damping != "auto" else self._mean_residual_eigenvalue(K_ss, rng)

@@ -72,6 +72,10 @@ class LinalgTuning:
     instructions_per_stored_value: float = 5.0
     """Vector instructions, for each value of 32 bits in a vector, that take as long as storing a kernel value once and
     reading it in ten products: 80 with AVX-512 and 40 with AVX2; measured with 60,000 rows of 8 to 54 features."""
+    exponential_instructions: int = 14
+    """Vector instructions of the exponential in float32; counted."""
+    exponential_instructions_double: int = 21
+    """Vector instructions of the exponential in float64; counted."""
     operations_per_exponential: int = 30
     """Multiplications in a matrix product that take as long as one exponential; measured."""
     min_operations_for_threads: float = 1e7
@@ -95,6 +99,16 @@ class LinalgTuning:
     """Matrix entries from which loading the compiled loops (1 s, once) pays."""
     triangle_rows: int = 256
     """Rows of a triangle that are multiplied together; their corner of the matrix is copied."""
+
+    row_alignment: int = 16
+    """Rows of a block of a bordered matrix start at multiples of this number of entries: 64 bytes in float32, as the matrix
+    units of a GPU require."""
+    largest_relative_jitter: float = 1e-2
+    """Largest jitter, relative to the largest diagonal entry, of a matrix that is positive definite up to rounding."""
+    fused_columns: int = 64
+    """Largest number of bfloat16 columns of the right-hand side in one launch of the fused product."""
+    half_strip_time: float = 0.7
+    """Time of a strip of the fused product with half of the rows, relative to a full strip; both read all points."""
 
     # Normal equations of landmark models.
     normal_block_bytes_cpu: int = 1 << 24

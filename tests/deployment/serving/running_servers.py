@@ -43,7 +43,9 @@ def running(app, limits=None):
     limits = Limits() if limits is None else limits
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="error", http=protocol_with_header_timeout(limits), timeout_graceful_shutdown=10)
+    # On a busy computer, the default of 5 s closes connections that a client is about to use again.
+    timeouts = {"timeout_keep_alive": 60, "timeout_graceful_shutdown": 10}
+    config = uvicorn.Config(app, log_level="error", http=protocol_with_header_timeout(limits), **timeouts)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -582,7 +582,13 @@ def wait_until_up(address):
 
 
 def test_running_requests_are_completed_at_shutdown(files):
-    with running(scoring_app({"plain": files / "plain.skops"}, scorer_after(lambda: time.sleep(0.5)))) as address:
+    scoring = threading.Event()
+
+    def wait():
+        scoring.set()
+        time.sleep(0.5)
+
+    with running(scoring_app({"plain": files / "plain.skops"}, scorer_after(wait))) as address:
         found = []
 
         def send_requests():
@@ -590,7 +596,7 @@ def test_running_requests_are_completed_at_shutdown(files):
 
         thread = threading.Thread(target=send_requests)
         thread.start()
-        time.sleep(0.2)
+        assert scoring.wait(30)
     thread.join()
     assert found[0].json()["predictions"] == [1]
 

@@ -8,7 +8,7 @@ import torch
 
 from gramless.kernels import RBF, Linear
 from gramless.linalg.operators import normal
-from gramless.linalg.operators.normal import LandmarkProducts, NormalFactors, NormalOperator, TiledRows
+from gramless.linalg.operators.normal import LandmarkProducts, NormalFactors, NormalOperator
 from gramless.linalg.tuning import TUNING
 
 SMALL_TILES = replace(TUNING, factor_edge=16)
@@ -74,7 +74,8 @@ def test_the_operator_is_the_dense_matrix(rows, convert, store):
 def test_products_are_equal_for_any_number_of_threads(rows, monkeypatch, store):
     X, weights = rows
     kernel, landmarks = RBF(gamma=0.2), X[:M].astype(np.float32)
-    tiled = TiledRows(kernel, X.astype(np.float32), landmarks, store=store, block_bytes=64 * M * 4)  # seven blocks
+    products = LandmarkProducts(kernel, landmarks, block_bytes=64 * M * 4)  # seven blocks
+    tiled = products.rows(X.astype(np.float32), store=store)
     V, shift = np.random.default_rng(1).normal(size=(M, 2)), np.array([[0.5, -1.0]])
     K = kernel(X.astype(np.float32), landmarks).astype(np.float64)
     products = []

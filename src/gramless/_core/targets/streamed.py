@@ -50,9 +50,8 @@ class LabelTargets:
                     f"labels {list(new[:5])!r} are not among the classes {list(self.known[:20])!r} given before"
                 )
             self.known = np.concatenate([self.known, new]) if len(self.known) else new
-        order = np.argsort(self.known, kind="stable")
-        positions = order[np.searchsorted(self.known, present, sorter=order)]
-        return positions[inverse]
+        labels, order = self.sorted()
+        return order[np.searchsorted(labels, present)][inverse]
 
     def _known_positions(self, y: np.ndarray) -> np.ndarray | None:
         """Return the positions of the labels in `known`, without sorting them; None if one is not known."""

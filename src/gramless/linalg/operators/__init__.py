@@ -1,9 +1,8 @@
 """Matrices as operators: multiplied with, and not necessarily stored."""
 
-from gramless.linalg.operators.base import DenseOperator, Operator
+from gramless.linalg.operators.base import BorderedOperator, DenseOperator, LinearSystem, Operator
 from gramless.linalg.operators.blocks import byte_rows, evaluate, expand
 from gramless.linalg.operators.kernel import KernelOperator, check_diagonal, nbytes_cached
-from gramless.linalg.operators.system import BorderedOperator, LinearSystem
 
 __all__ = [
     "BorderedOperator",

@@ -9,16 +9,29 @@
     "ridge"            `ridge`: the diagonal that was added to a semi-definite matrix
 
 A solver lists the capabilities that it needs (`Solver.requires`), and `solve` compares them before anything is computed.
+
+`LinearSystem` is the system of a least-squares model in the form that the solver requires:
+
+    A [V, u] = [Z, 1],  b = sum V / sum u,  a = V - u b      one more right-hand side, A positive definite
+    [[A, 1], [1^T, 0]] [a; b] = [Z; 0]                       one more unknown, indefinite
+    A a = Z                                                  without a bias
+
+with `A = K + diag(ridge)`. The first two have the same solution. Solvers that need a positive definite matrix get the first;
+the randomised block methods are defined on the rows of the second, which is symmetric and nonsingular. Its border is the
+last row and column (a permutation of the usual notation), so that a block of kernel values starts where its memory starts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
+from gramless._core.targets.columns import split_bias
+from gramless.linalg.tuning import TUNING
 
 CAPABILITIES = frozenset({"spd", "rows", "dense", "rows_times", "diagonal_block", "ridge"})
 
@@ -93,3 +106,82 @@ class DenseOperator(Operator):
 
     def dense(self, dtype: Any = None) -> Array:
         return (self.A if dtype is None else xa.astype(self.A, dtype)) + 0
+
+
+class BorderedOperator(Operator):
+    """The matrix `A`, ridge included, with a border of ones."""
+
+    capabilities = frozenset({"rows"})
+
+    def __init__(self, inner: Operator):
+        self.inner = inner
+        self.shape = (inner.shape[0] + 1, inner.shape[1] + 1)
+
+    def __matmul__(self, V: Array) -> Array:
+        coef, bias = V[:-1], V[-1:]
+        xp = xa.namespace(V)
+        # A float32 sum of n terms of both signs would lose the digits that decide whether it is zero.
+        total = xp.sum(coef, axis=0, keepdims=True, dtype=xp.float64)
+        product: Array = xp.concat([self.inner @ coef + bias, xa.astype(total, xa.numpy_dtype(V))])
+        return product
+
+    def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
+        """Return the rows `idx`; row `n` is the border."""
+        idx, n = np.asarray(idx), self.inner.shape[0]
+        if out is None:
+            width = n + 1 + (-(n + 1)) % TUNING.row_alignment
+            out = xa.empty((len(idx), width), self.inner.diag())[:, : n + 1]
+        # The border has no kernel values; row 0 is a placeholder until the ones are written.
+        self.inner.rows(np.where(idx == n, 0, idx), out=out[:, :n])
+        out[:, n] = 1
+        for at in np.flatnonzero(idx == n):
+            out[int(at), :] = 1
+            out[int(at), n] = 0
+        return out
+
+    def diag(self) -> Array:
+        """Return the diagonal of `A` and a zero."""
+        inner = self.inner.diag()
+        diagonal: Array = xa.namespace(inner).concat([inner, xa.zeros((1,), inner)])
+        return diagonal
+
+
+class LinearSystem:
+    """Matrix and right-hand sides for targets `Z`; with `bordered` the bias is an unknown, else one more right-hand side."""
+
+    def __init__(self, op: Operator, Z: np.ndarray, *, bordered: bool, intercept: bool = True):
+        self.intercept, self.bordered = intercept, bordered
+        self._ridge = op.ridge
+        self.op: Operator = BorderedOperator(op) if bordered and intercept else op
+        rhs = Z
+        if intercept:
+            extra = np.zeros((1, Z.shape[1])) if bordered else np.ones((Z.shape[0], 1))
+            rhs = np.concatenate([Z, extra], axis=0 if bordered else 1)
+        self.rhs: Array = xa.to_device(rhs.astype(op.dtype), xa.device_of(op.reference))
+
+    def with_exact_bias(self, W: Array, kernel_product: Callable[[Array], Array], tol: float) -> Array:
+        """Return the bordered solution with a recomputed bias if the solver's tolerance leaves the bias undetermined.
+
+        With a ridge far above the kernel values, `K a` is smaller than a residual of `tol`: `z / ridge` with a bias of zero
+        solves the system to that tolerance, with coefficients that do not sum to zero. The optimality conditions then give
+        both: coefficients shifted to the sum zero, and `b` as the mean of `z - K a` weighted by `1 / ridge`.
+        """
+        if not (self.bordered and self.intercept):
+            return W
+        Z, ridge, coef = self.rhs[:-1], self._ridge[:, None], W[:-1]
+        if xa.norm(Z - ridge * coef - W[-1:]) > tol * xa.norm(Z):
+            return W
+        xp = xa.namespace(W)
+        weights = ridge.min() / ridge  # at most one, since ridges may be of any size
+        total = weights.sum()
+        coef = coef - weights * (xp.sum(coef, axis=0) / total)
+        bias = xp.sum(weights * (Z - kernel_product(coef)), axis=0) / total
+        exact: Array = xp.concat([coef, bias[None]], axis=0)
+        return exact
+
+    def split(self, W: Array) -> tuple[np.ndarray, np.ndarray]:
+        """Return coefficients of shape (n, k) and bias of shape (k,) as NumPy arrays."""
+        solution = xa.to_numpy(W)
+        if not self.intercept:
+            return solution, np.zeros(solution.shape[1], solution.dtype)
+        return (solution[:-1], solution[-1]) if self.bordered else split_bias(solution)

@@ -21,9 +21,6 @@ from gramless.kernels.stationary import RBF, can_use_register_tiles, offset_to_r
 from gramless.linalg.operators.fused import FusedProduct, can_fuse
 from gramless.linalg.tuning import TUNING
 
-# Vector instructions of the exponential in float32 and in float64, by the bytes of a number; counted.
-_EXPONENTIAL_INSTRUCTIONS = {4: 14, 8: 21}
-
 
 def tile_edge(X: Array) -> int:
     """Return the number of rows of a tile on the device of `X`."""
@@ -105,10 +102,16 @@ def expand_groups(
     """
     X, points = _both_as_bytes(kernel, X, points)
     n_values = X.shape[0] * points.shape[0]
+    operations = n_values * (X.shape[1] + coef.shape[1] + TUNING.operations_per_exponential)
     same = xa.numpy_dtype(X) == xa.numpy_dtype(coef)
     if type(kernel) is RBF and same and can_use_register_tiles(X, points, n_values, TUNING.min_values_for_registers):
+        gamma = resolve_gamma(kernel.gamma, X)
+        packed = PackedGaussian(gamma, xa.cast_numpy(points), xa.to_numpy(coef), bounds, into)
         sums = np.zeros((X.shape[0], n_columns))
-        _add_gaussian(kernel, xa.cast_numpy(X), xa.cast_numpy(points), xa.to_numpy(coef), bounds, into, sums)
+        # Each thread gets the same number of tasks, all of the same size.
+        workers = workers_for(kernel, X) if operations >= TUNING.min_operations_for_threads else 1
+        tasks = slices(X.shape[0], -(-X.shape[0] // (workers * -(-X.shape[0] // (workers * CPU_TILE)))))
+        parallel_for(tasks, lambda rows: packed.add(xa.cast_numpy(X[rows]), sums[rows]), workers, blas=False)
         return sums
     scores = xa.zeros((X.shape[0], n_columns), coef)
     is_small = n_values < TUNING.min_values_for_registers and not (xa.is_grid(X) or xa.is_torch(X))
@@ -129,7 +132,6 @@ def expand_groups(
 
     # Small inputs are divided too, so that they use every core. The parts depend on sizes only, because BLAS rounds
     # differently for other numbers of rows.
-    operations = n_values * (X.shape[1] + coef.shape[1] + TUNING.operations_per_exponential)
     parts = min(TUNING.most_parts, 1 << int(max(1.0, operations / TUNING.min_operations_for_threads)).bit_length() - 1)
     rows = slices(X.shape[0], max(1, min(edge, X.shape[0] if xa.is_torch(X) else -(-X.shape[0] // parts))))
     parallel_for(rows, fill, workers_for(kernel, X))
@@ -165,7 +167,7 @@ class PackedGaussian:
         self._coef = self._tiles.columns(np.ascontiguousarray(coef, dtype), bounds, self._points[-1], lanes)
 
     def add(self, X: np.ndarray, out: np.ndarray) -> None:
-        """Add the expansions at rows, in the dtype of the points, to `out`; runs in the calling thread."""
+        """Add the expansions at the rows `X`, in the dtype of the points, to `out`, in the calling thread."""
         xa.check_same_columns(X, self._points[0])
         if out.shape[0] != len(X) or self._into.min(initial=0) < 0 or self._into.max(initial=-1) >= out.shape[1]:
             raise ValueError(f"the scores of {len(X)} rows cannot be written to an array of shape {out.shape}")
@@ -187,7 +189,8 @@ def recomputing_is_faster(d: int, n_columns: int, itemsize: int) -> bool:
     """
     from gramless._core.compiled.simd import lanes
 
-    instructions = d + _EXPONENTIAL_INSTRUCTIONS[itemsize] + 4 * -(-n_columns // 2)
+    exponential = TUNING.exponential_instructions if itemsize == 4 else TUNING.exponential_instructions_double
+    instructions = d + exponential + 4 * -(-n_columns // 2)
     return instructions <= TUNING.instructions_per_stored_value * lanes()
 
 
@@ -221,22 +224,3 @@ class SymmetricGaussian:
         for other in others:
             total += other
         return total.transpose(1, 3, 0, 2).reshape(vectors * lanes, -1)[:n, :k].astype(V.dtype)
-
-
-def _add_gaussian(
-    kernel: RBF, X: np.ndarray, points: np.ndarray, coef: np.ndarray, bounds: np.ndarray, into: np.ndarray, out: np.ndarray
-) -> None:
-    """Compute `expand_groups` of a Gaussian kernel without storing kernel values."""
-    packed = PackedGaussian(resolve_gamma(kernel.gamma, X), points, coef, bounds, into)
-
-    def add(rows: slice) -> None:
-        packed.add(X[rows], out[rows])
-
-    n_values = X.shape[0] * points.shape[0]
-    use_threads = (
-        n_values * (X.shape[1] + coef.shape[1] + TUNING.operations_per_exponential) >= TUNING.min_operations_for_threads
-    )
-    workers = workers_for(kernel, X) if use_threads else 1
-    # The same number of tasks of equal size for each thread.
-    tasks = workers * -(-X.shape[0] // (workers * CPU_TILE))
-    parallel_for(slices(X.shape[0], -(-X.shape[0] // tasks)), add, workers, blas=False)

@@ -30,13 +30,13 @@ from gramless._core.device import PRECISIONS
 from gramless.kernels.base import Kernel, Scaled
 from gramless.kernels.dot import Linear, Polynomial
 from gramless.kernels.stationary import RBF, Exponential, Laplacian, Matern32, Matern52
+from gramless.linalg.tuning import TUNING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _POLYNOMIAL, _RBF, _EXPONENTIAL, _MATERN32, _MATERN52 = 0, 1, 2, 3, 4
-# Upper bound on the bfloat16 columns of one launch.
-_COLUMNS_AT_A_TIME = 64
+_KINDS = {RBF: _RBF, Laplacian: _EXPONENTIAL, Exponential: _EXPONENTIAL, Matern32: _MATERN32, Matern52: _MATERN52}
 # Number of bfloat16 numbers (8 significant bits each) whose sum is one entry of V.
 _PIECES = {"medium": 2, "high": 3}
 _PIECES_OF_FLOAT64 = 5
@@ -45,8 +45,6 @@ _STRIP, _TILE, _STEP = 128, 256, 64
 # Compute capabilities with at least 147 kB of shared memory for each multiprocessor, which full steps need; other devices
 # use half steps.
 _LARGE_SHARED_MEMORY = {(8, 0), (9, 0), (10, 0), (10, 3)}
-# Time of a strip with half of the rows relative to a full strip; above 0.5 because both read all of Y.
-_HALF_STRIP = 0.7
 
 
 @dataclass(frozen=True)
@@ -79,16 +77,9 @@ def fused_form(kernel: Kernel) -> Form | None:
         return Form(_POLYNOMIAL, 1.0)
     if isinstance(kernel, Polynomial):
         return Form(_POLYNOMIAL, _number(kernel.gamma), float(kernel.coef0), int(kernel.degree))
-    if isinstance(kernel, RBF):
-        return Form(_RBF, _number(kernel.gamma))
-    if isinstance(kernel, Laplacian) and kernel.norm == "l2":
-        return Form(_EXPONENTIAL, _number(kernel.gamma))
-    if isinstance(kernel, Exponential):
-        return Form(_EXPONENTIAL, _number(kernel.gamma))
-    if isinstance(kernel, Matern32):
-        return Form(_MATERN32, 3**0.5 * _number(kernel.gamma))
-    if isinstance(kernel, Matern52):
-        return Form(_MATERN52, 5**0.5 * _number(kernel.gamma))
+    for cls, kind in _KINDS.items():
+        if isinstance(kernel, cls) and getattr(kernel, "norm", "l2") == "l2":
+            return Form(kind, cls.factor * _number(kernel.gamma))
     return None
 
 
@@ -176,7 +167,7 @@ class Operand:
 def _strip(n: int, multiprocessors: int) -> int:
     """Return the number of rows in a strip: half strips if full ones would leave most multiprocessors idle at the end."""
     whole, half = (-(-n // (rows * multiprocessors)) for rows in (_STRIP, _STRIP // 2))
-    return _STRIP if whole <= _HALF_STRIP * half else _STRIP // 2
+    return _STRIP if whole <= TUNING.half_strip_time * half else _STRIP // 2
 
 
 def _step(operand: Operand, capability: tuple[int, int]) -> int:
@@ -219,7 +210,7 @@ class FusedProduct:
         return product
 
     def rounded_points(self) -> Array:
-        """Return the points as the products see them: centred for kernels of distances, and rounded."""
+        """Return the points that the products use: rounded and, for kernels of distances, centred."""
         return self.operand.points(slice(0, self.operand.n))
 
     def _left(self, X: Any) -> Operand:
@@ -228,14 +219,14 @@ class FusedProduct:
         return self.operand if X is self._points else Operand.rounded(X, self.precision, self._shift)
 
     def __call__(self, X: Array | Operand, V: Any) -> Array:
-        """Return `K(X, points) @ V` in float32; of a float64 `V`, 40 bits are used."""
+        """Return `K(X, points) @ V` in float32; a float64 `V` is used with 40 significant bits."""
         import torch
 
         left = self._left(X)
         strip = _strip(left.n, torch.cuda.get_device_properties(left.data.device).multi_processor_count)
         pieces = _PIECES_OF_FLOAT64 if V.dtype == torch.float64 else _PIECES[self.precision]
         out = torch.empty((left.n, V.shape[1]), dtype=torch.float32, device=left.data.device)
-        step = _COLUMNS_AT_A_TIME // pieces
+        step = TUNING.fused_columns // pieces
         for j in range(0, V.shape[1], step):
             out[:, j : j + step] = self._multiply(left, V[:, j : j + step], pieces, strip)
         return out

@@ -12,8 +12,7 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-
-LARGEST_RELATIVE_JITTER = 1e-2
+from gramless.linalg.tuning import TUNING
 
 
 def rounding_of(A: Array, eps: float) -> float:
@@ -32,7 +31,7 @@ def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, flo
     rounding = float(np.finfo(xa.numpy_dtype(A)).eps) * scale
     if jitter is None:
         jitter = A.shape[0] * rounding
-    while jitter <= LARGEST_RELATIVE_JITTER * scale:
+    while jitter <= TUNING.largest_relative_jitter * scale:
         try:
             return xa.lower_triangle(xa.jittered_cholesky_copy(A, jitter)), jitter
         except xa.NotPositiveDefiniteError:

@@ -6,12 +6,13 @@ A product computes each tile on and below the diagonal once and uses a tile `T` 
 
 so a streamed product costs `n^2 d` operations instead of `2 n^2 d`, and a cached matrix `n^2 / 2` numbers instead of `n^2`.
 Uncached Gaussian values of dense rows are recomputed in registers (`SymmetricGaussian`). With `cache=True` each tile is
-computed at its first use and kept. NumPy tiles share one allocation, for which the system
-provides huge pages: page faults of single tiles of 4 MB would take as long as filling them.
+computed at its first use and stored. NumPy tiles share one allocation, for which the system provides huge pages: page faults
+of single tiles of 4 MB would take as long as filling them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -35,7 +36,7 @@ from gramless.linalg.operators.blocks import (
     workers_for,
 )
 from gramless.linalg.operators.fused import prepare as prepare_fused
-from gramless.linalg.operators.tile_product import PANEL, BlasSums, can_compile, compiled_sums
+from gramless.linalg.operators.tile_product import PANEL, BlasSums, CompiledSums, NarrowSums, can_compile, compiled_sums
 from gramless.linalg.tuning import TUNING
 
 
@@ -64,29 +65,25 @@ class KernelOperator(Operator):
         self.shape = (n, n)
         self.reference = X.data if xa.is_sparse(X) else X
         self.dtype = xa.numpy_dtype(self.reference)
-        self.ridge = self._as_vector(ridge)
+        self.ridge = xa.zeros((n,), self.reference) + xa.like(ridge, self.reference)
         self.cache = cache
         self.storage = storage
         self.edge = min(tile_edge(X), n)
         self._tiles = lower_tiles(slices(n, self.edge))
         self._stored: dict[tuple[int, int], Array] = {}
-        self._places = {(rows.start, columns.start): i for i, (rows, columns) in enumerate(self._tiles)}
-        in_one_array = cache and not xa.is_torch(self.reference)
-        self._memory = xa.empty((len(self._tiles), self.edge, self.edge), self.reference) if in_one_array else None
+        self._memory: dict[tuple[int, int], Array] = {}
+        if cache and not xa.is_torch(self.reference):
+            memory = xa.empty((len(self._tiles), self.edge, self.edge), self.reference)
+            self._memory = {(rows.start, columns.start): memory[i] for i, (rows, columns) in enumerate(self._tiles)}
         self.fused = prepare_fused(kernel, self.X, precision) if not cache else None
 
-    def _as_vector(self, ridge: Any) -> Array:
-        vector = xa.zeros((self.shape[0],), self.reference)
-        vector += xa.like(ridge, self.reference)
-        return vector
-
-    def _tile(self, rows: slice, columns: slice, buffer: Array | None) -> Array:
+    def _tile(self, rows: slice, columns: slice, buffer: Array | None = None) -> Array:
         key = (rows.start, columns.start)
         if key in self._stored:
             return self._stored[key]
         shape = (rows.stop - rows.start, columns.stop - columns.start)
         if self.cache:
-            buffer = xa.empty(shape, self.reference) if self._memory is None else self._memory[self._places[key]]
+            buffer = self._memory[key] if self._memory else xa.empty(shape, self.reference)
         assert buffer is not None
         tile = self.kernel.block(self.X, rows, columns, out=buffer[: shape[0], : shape[1]])
         if self.cache:
@@ -127,7 +124,12 @@ class KernelOperator(Operator):
 
     def _tiled_product(self, V: Array) -> Array:
         workers = max(1, min(workers_for(self.kernel, self.X), len(self._tiles)))
-        make_sums = compiled_sums(xa.to_numpy(V)) if self._compiles(V) else partial(BlasSums, V)
+        aligned = len(self._tiles) == 1 or self.edge % PANEL == 0
+        same = self.dtype == xa.numpy_dtype(V)
+        if aligned and same and can_compile(V, self.shape[0] ** 2 // 2, self.dtype):
+            make_sums: Callable[[], NarrowSums | CompiledSums | BlasSums] = compiled_sums(xa.to_numpy(V))
+        else:
+            make_sums = partial(BlasSums, V)
 
         def work(k: int) -> Array:
             sums = make_sums()
@@ -142,10 +144,6 @@ class KernelOperator(Operator):
             total += other
         total += self.ridge[:, None] * V
         return total
-
-    def _compiles(self, V: Array) -> bool:
-        aligned = len(self._tiles) == 1 or self.edge % PANEL == 0
-        return aligned and self.dtype == xa.numpy_dtype(V) and can_compile(V, self.shape[0] ** 2 // 2, self.dtype)
 
     def rows_times(self, idx: np.ndarray, V: Array) -> Array:
         if self.cache or not self.kernel.uses_points:
@@ -164,28 +162,19 @@ class KernelOperator(Operator):
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
         idx = np.asarray(idx)
-        block = self._cached_rows(idx, out) if self.cache else self._computed_rows(idx, out)
+        if self.cache:
+            block = self._cached_rows(idx, out)
+        elif self.kernel.uses_points:
+            block = evaluate(self.kernel, xa.take_rows(self.X, idx), self.X, out=out)
+        else:
+            block = self.kernel.block(self.X, idx, slice(None), out=out)
         at = xa.indices(np.arange(len(idx)), self.reference), xa.indices(idx, self.reference)
         block[at] += xa.take_rows(self.ridge, idx)
         return block
 
-    def _computed_rows(self, idx: np.ndarray, out: Array | None) -> Array:
-        if not self.kernel.uses_points:
-            return self.kernel.block(self.X, idx, slice(None), out=out)
-        return evaluate(self.kernel, xa.take_rows(self.X, idx), self.X, out=out)
-
-    def _fill(self) -> None:
-        """Compute the tiles that are not cached yet."""
-        missing = [(r, c) for r, c in self._tiles if (r.start, c.start) not in self._stored]
-
-        def compute(tile: tuple[slice, slice]) -> None:
-            self._tile(*tile, None)
-
-        parallel_for(missing, compute, workers_for(self.kernel, self.X))
-
     def _cached_rows(self, idx: np.ndarray, out: Array | None) -> Array:
-        if len(self._stored) < len(self._tiles):
-            self._fill()
+        missing = [(r, c) for r, c in self._tiles if (r.start, c.start) not in self._stored]
+        parallel_for(missing, lambda tile: self._tile(*tile), workers_for(self.kernel, self.X))
         block = xa.empty((len(idx), self.shape[0]), self.reference) if out is None else out
         for (row, column), tile in self._stored.items():
             height, width = tile.shape
@@ -203,7 +192,7 @@ class KernelOperator(Operator):
         """Free the cache; later products recompute their tiles."""
         self.cache = False
         self._stored.clear()
-        self._memory = None
+        self._memory.clear()
 
     def diag(self) -> Array:
         return xa.like(self.kernel.diag(self.X), self.reference) + self.ridge
@@ -215,14 +204,13 @@ class KernelOperator(Operator):
         same = xa.numpy_dtype(self.reference) == dtype or not self.kernel.uses_points
         X = self.X if same else xa.astype(self.X, dtype)
 
-        def work(k: int) -> None:
-            for rows, columns in self._tiles[k::workers]:
-                self.kernel.block(X, rows, columns, out=A[rows, columns])
-                if rows != columns:
-                    A[columns, rows] = A[rows, columns].T
+        def fill(tile: tuple[slice, slice]) -> None:
+            rows, columns = tile
+            self.kernel.block(X, rows, columns, out=A[rows, columns])
+            if rows != columns:
+                A[columns, rows] = A[rows, columns].T
 
-        workers = max(1, min(workers_for(self.kernel, self.X), len(self._tiles)))
-        run_threads(work, workers)
+        parallel_for(self._tiles, fill, workers_for(self.kernel, self.X))
         return xa.add_diagonal_(A, xa.astype(self.ridge, dtype))
 
 

@@ -1,7 +1,8 @@
 """The columns `K(X, s)` of a kernel matrix at the landmarks `s`, multiplied from either side.
 
-`LandmarkColumns` is the interface that a preconditioner needs; `LocalColumns` has the columns in the memory of this process:
-stored, recomputed a few thousand rows at a time, taken from a given matrix, or by the fused product on a CUDA device.
+`LocalColumns` has what a preconditioner needs, with the columns in the memory of this process: stored, recomputed a few
+thousand rows at a time, taken from a given matrix, or by the fused product on a CUDA device. `RemoteColumns` in
+`gramless.distributed` has the same interface.
 
 `TallMatrix` has the products of a matrix of many rows and few columns. The entries have the precision of the data. A sum
 over n rows in that precision would lose the small eigenvalues of a Gram matrix, so parts of a few thousand rows are
@@ -15,7 +16,7 @@ converted, multiplied and added in float64: `4096 m` numbers beside the matrix.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +84,7 @@ class TallMatrix:
         """Return the lower triangle of `S + C^T diag(weights) C` for `S` in float64, which may be overwritten."""
         root, in_double = xa.astype(xa.namespace(weights).sqrt(weights), np.float64), _InDouble()
         for rows in self._parts:
-            # The product has the squared condition of C: float32 rounding would exceed S from a million rows on.
+            # In float64: from a million rows on, float32 rounding errors of the sum would exceed the matrix `S`.
             S = xa.add_gram_(S, in_double(self.rows(rows), root[rows]))
         return S
 
@@ -105,59 +106,33 @@ class _InDouble:
         return np.multiply(part, scale, out=self._buffer[: len(part)])
 
 
-class LandmarkColumns(Protocol):
-    """Interface of the columns `K(X, s)`, local or distributed."""
+class LocalColumns(TallMatrix):
+    """The columns `K(X, s)` in this process; with `store` they are stored, else recomputed at each use.
 
-    shape: tuple[int, int]
-    landmarks: np.ndarray
-    """Row numbers of the landmarks."""
-    dtype: np.dtype
-    """Precision of the data and of the kernel matrix."""
-    sums: np.dtype
-    """Precision of the vectors of products: float64, or float32 for fused products, which have accurate sums."""
-
-    def square(self) -> Array:
-        """Return `K(s, s)` in float64."""
-
-    def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
-        """Return `K(rows, s)` and the diagonal `K(x, x)` of these rows in float64."""
-
-    def add_gram_(self, S: Array, weights: Array) -> Array:
-        """Return the lower triangle of `S + K(s, X) diag(weights) K(X, s)` in float64; `S` may be overwritten."""
-
-    def transposed_times(self, V: Array) -> Array:
-        """Return `K(s, X) V` in float64."""
-
-    def times(self, W: Array) -> Array:
-        """Return `K(X, s) W` for `W` in float64."""
-
-
-class LocalColumns:
-    """The columns `K(X, s)` in this process; with `store` they are kept, else recomputed at each use.
-
-    A `fused` product of `X` computes columns that are not stored from its rounded points.
+    A `fused` product of `X` computes columns that are not stored from its rounded points. `landmarks` are row numbers, and
+    `dtype` is the precision of the data. `sums` is the precision of the vectors of products: float64, or float32 for fused
+    products, which have accurate sums.
     """
 
     def __init__(
         self, X: Array, kernel: Kernel, landmarks: np.ndarray, *, store: bool = True, fused: FusedProduct | None = None
     ):
-        self.shape = (X.shape[0], len(landmarks))
         self.landmarks = landmarks
         self.dtype = xa.numpy_dtype(X.data if xa.is_sparse(X) else X)
         self._X, self._kernel = X, kernel
         self._fused = None if store or fused is None else (fused, fused.of(landmarks))
         self.sums = np.dtype(np.float64) if self._fused is None else self.dtype
-        self._points = self._rows(landmarks)
-        self._tall = TallMatrix(self.shape, self._block, store=store, n_entries=X.shape[0] ** 2 // 2)
+        self._points = self._rounded(landmarks)
+        super().__init__((X.shape[0], len(landmarks)), self._values, store=store, n_entries=X.shape[0] ** 2 // 2)
 
-    def _rows(self, rows: Any) -> Array:
+    def _rounded(self, rows: Any) -> Array:
         """Return points in the precision of the matrix: rounded if its products are fused."""
         if self._fused is None:
             return xa.take_rows(self._X, rows)
         part = self._fused[0].operand.take(rows)
         return part.points(slice(0, part.n))
 
-    def _block(self, rows: slice) -> Array:
+    def _values(self, rows: slice) -> Array:
         if self._fused is not None:
             everything, landmarks = self._fused
             return landmarks.block(everything.operand.take(rows))
@@ -171,30 +146,29 @@ class LocalColumns:
         return self._kernel.block(block, slice(None), slice(None))
 
     def square(self) -> Array:
+        """Return `K(s, s)` in float64."""
         if not self._kernel.uses_points:
             return self._looked_up(self.landmarks)
         points = xa.astype(self._points, np.float64)
         return evaluate(self._kernel, points, points)
 
     def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
+        """Return `K(rows, s)` and the diagonal `K(x, x)` of these rows in float64."""
         if not self._kernel.uses_points:
             return self._looked_up(rows), xa.astype(xa.take_rows(self._kernel.diag(self._X), rows), np.float64)
-        part = xa.astype(self._rows(rows), np.float64)
+        part = xa.astype(self._rounded(rows), np.float64)
         return self._kernel(part, xa.astype(self._points, np.float64)), self._kernel.diag(part)
-
-    def add_gram_(self, S: Array, weights: Array) -> Array:
-        return self._tall.add_gram_(S, weights)
 
     def transposed_times(self, V: Array) -> Array:
         if self._fused is None:
-            return self._tall.transposed_times(V)
+            return super().transposed_times(V)
         everything, landmarks = self._fused
         return xa.astype(everything(landmarks.operand, V), np.float64)
 
     def times(self, W: Array) -> Array:
         if self._fused is None:
-            return self._tall.times(W)
+            return super().times(W)
         everything, landmarks = self._fused
-        # Rounding of one of the n entries of a vector spreads over all eigenvectors. Rounding of one of the m entries of W
-        # would be multiplied with the leading eigenvalues, so W stays in float64.
+        # The error of one of the n entries of a vector spreads over all eigenvectors, but the error of one of the m entries
+        # of W would be multiplied by the leading eigenvalues, so W stays in float64.
         return landmarks(everything.operand, W)

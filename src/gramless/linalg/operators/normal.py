@@ -32,7 +32,7 @@ from gramless.kernels.base import Kernel
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.operators.blocks import evaluate, workers_for
 from gramless.linalg.operators.fused import FusedProduct, prepare
-from gramless.linalg.operators.jitter import LARGEST_RELATIVE_JITTER, rounding_of
+from gramless.linalg.operators.jitter import rounding_of
 from gramless.linalg.operators.tile_product import product, transposed_product
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
@@ -40,28 +40,23 @@ from gramless.linalg.tuning import TUNING, LinalgTuning
 class TiledRows:
     """Products with `C = K(X, landmarks)` from both sides, in float64; each kernel value serves both products.
 
-    Each thread computes blocks of about `block_bytes` bytes of kernel values and multiplies them while they are in the cache
-    of its core. Sums of groups of blocks that do not depend on the number of threads are added up at the end. With `store`
-    the kernel values are kept, in half precision if `storage` names a format, else they are recomputed.
+    Each thread computes blocks of about `products.block_bytes` bytes of kernel values and multiplies them while they are in
+    the cache of its core. Each group of blocks has its own sum, and the groups do not depend on the number of threads. With
+    `store` the kernel values are stored, in half precision if `products.storage` names a format, else they are recomputed.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        X: Array,
-        landmarks: Array,
-        *,
-        store: bool = False,
-        storage: str | None = None,
-        block_bytes: int = TUNING.normal_block_bytes_cpu,
-    ):
+    def __init__(self, products: LandmarkProducts, X: Array, *, store: bool = False):
+        kernel, landmarks = products.kernel, products.landmarks
         self._kernel, self._X, self._landmarks = kernel, X, landmarks
-        self._dtype, self._block_bytes = xa.numpy_dtype(X.data if xa.is_sparse(X) else X), block_bytes
-        self._height = max(TUNING.smallest_normal_block, block_bytes // (int(landmarks.shape[0]) * self._dtype.itemsize))
+        self._dtype, self._block_bytes = xa.numpy_dtype(X.data if xa.is_sparse(X) else X), products.block_bytes
+        self._height = max(
+            TUNING.smallest_normal_block, self._block_bytes // (int(landmarks.shape[0]) * self._dtype.itemsize)
+        )
         self._parts, self._n_values = slices(int(X.shape[0]), self._height), int(X.shape[0]) * int(landmarks.shape[0])
         self._stored: list[Array] | None = None
         if store:
             blocks = (evaluate(kernel, X[rows], landmarks) for rows in self._parts)
+            storage = products.storage
             self._stored = [block if storage is None else xa.to_half(block, storage) for block in blocks]
 
     def _block(self, i: int, buffer: np.ndarray | None) -> Array:
@@ -138,11 +133,9 @@ class LandmarkProducts:
         storage: str | None = None,
         block_bytes: int = TUNING.normal_block_bytes_cpu,
     ):
-        self.kernel, self.landmarks = kernel, landmarks
-        self._storage, self._block_bytes = storage, block_bytes
-        self._exact, self._fused = landmarks, prepare(kernel, landmarks, precision)
-        if self._fused is not None:
-            self.landmarks = self._fused.rounded_points()
+        self.kernel, self.storage, self.block_bytes = kernel, storage, block_bytes
+        self._fused = prepare(kernel, landmarks, precision)
+        self.landmarks = landmarks if self._fused is None else self._fused.rounded_points()
 
     @property
     def fused(self) -> bool:
@@ -153,7 +146,7 @@ class LandmarkProducts:
         """Return the products for a block of rows; with `store` their kernel values are kept."""
         if self._fused is not None:
             return FusedRows(self._fused, X)
-        return TiledRows(self.kernel, X, self._exact, store=store, storage=self._storage, block_bytes=self._block_bytes)
+        return TiledRows(self, X, store=store)
 
 
 class NormalFactors:
@@ -170,7 +163,7 @@ class NormalFactors:
         self._edge = tuning.factor_edge
         matrix = xa.empty((m, m), points.data if xa.is_sparse(points) else points)
         self._fill(kernel, points, matrix)
-        self.jitter, largest = rounding_of(matrix, eps), LARGEST_RELATIVE_JITTER * rounding_of(matrix, 1.0) / m**0.5
+        self.jitter, largest = rounding_of(matrix, eps), TUNING.largest_relative_jitter * rounding_of(matrix, 1.0) / m**0.5
         while True:
             try:
                 _factor_lower_(xa.add_diagonal_(matrix, self.jitter), self._edge)

@@ -53,7 +53,7 @@ class PaddedColumns:
         n, k = V.shape
         self.shape = (n, k)
         self.lanes = LANES * 4 // V.itemsize
-        # The width with the fewest empty columns, and of two such the larger one.
+        # The width with the fewest empty columns; if two widths have equally few, the larger one.
         self.width = min(WIDTHS, key=lambda width: (-(-k // width) * width, -width))
         self.groups = -(-k // self.width)
         self._padded = np.zeros((-(-n // self.lanes) * self.lanes, self.groups * self.width), V.dtype)
@@ -115,6 +115,14 @@ def _add_narrow(tile: np.ndarray, rows: slice, columns: slice, V: Halves, out: H
     add_narrow(*xa.as_flat(tile), tile.shape, (rows.start, columns.start), *V, *out, right, left)
 
 
+def _add_wide(tile: np.ndarray, V: Halves, out: Halves, right: bool, left: bool) -> None:
+    """Call the compiled loop of each group of columns."""
+    from gramless._core.compiled.tile_loops import add_products
+
+    for rows, panels, row_sums, panel_sums in zip(*V, *out, strict=True):
+        add_products(tile, rows, panels, row_sums, panel_sums, right, left)
+
+
 class CompiledSums:
     """Part of `A V` of one thread, by the compiled loops."""
 
@@ -125,13 +133,10 @@ class CompiledSums:
 
     def add(self, tile: Array, rows: slice, columns: slice) -> None:
         """Add the products of a tile for both halves; `columns` starts at a panel."""
-        from gramless._core.compiled.tile_loops import add_products
-
-        V, block = self.columns, xa.cast_numpy(tile)
+        V = self.columns
         panels = slice(columns.start // V.lanes, -(-columns.stop // V.lanes))
-        for g in range(V.groups):
-            here, there = V.rows[g, rows], V.panels[g, panels]
-            add_products(block, here, there, self.rows[g, rows], self.panels[g, panels], True, rows != columns)
+        factors, sums = (V.rows[:, rows], V.panels[:, panels]), (self.rows[:, rows], self.panels[:, panels])
+        _add_wide(xa.cast_numpy(tile), factors, sums, True, rows != columns)
 
     def total(self) -> np.ndarray:
         """Return the sums in the shape of the right-hand side."""
@@ -166,19 +171,15 @@ def product(C: Array, W: Array, n_entries: int = 0) -> Array:
     """Return `C W` with `W` and the sums in float64."""
     if not compiles(C, W, n_entries):
         return xa.astype(C, np.float64) @ W
+    # The row operand is not read, and the column result is not written.
     if W.shape[1] <= TUNING.max_narrow_columns:
-        return _narrow_product(C, xa.to_numpy(W))
-    from gramless._core.compiled.tile_loops import add_products
-
-    columns = PaddedColumns(xa.to_numpy(W))
-    out = np.zeros((columns.groups, len(C), columns.width))
-
-    def work(part: slice) -> None:
-        for g in range(columns.groups):
-            rows, panels = out[g, part], columns.panels[g]
-            add_products(C[part], rows, panels, rows, panels, True, False)
-
-    _for_each_part(len(C), work)
+        factors, sums = np.ascontiguousarray(xa.to_numpy(W).T), np.zeros((W.shape[1], len(C)))
+        columns = slice(0, C.shape[1])
+        _for_each_part(len(C), lambda i: _add_narrow(C[i], i, columns, (sums, factors), (sums, factors), True, False))
+        return np.ascontiguousarray(sums.T)
+    padded = PaddedColumns(xa.to_numpy(W))
+    out, panels = np.zeros((padded.groups, len(C), padded.width)), padded.panels
+    _for_each_part(len(C), lambda i: _add_wide(C[i], (out[:, i], panels), (out[:, i], panels), True, False))
     return _from_rows(out, len(C), W.shape[1])
 
 
@@ -187,20 +188,23 @@ def transposed_product(C: Array, V: Array, n_entries: int = 0) -> Array:
     if not compiles(C, V, n_entries):
         return xa.astype(C, np.float64).T @ V
     if V.shape[1] <= TUNING.max_narrow_columns:
-        return _narrow_transposed_product(C, xa.to_numpy(V))
-    from gramless._core.compiled.tile_loops import add_products
+        factors = np.ascontiguousarray(xa.to_numpy(V).T)
 
-    columns = PaddedColumns(xa.to_numpy(V))
-    panels = -(-C.shape[1] // columns.lanes)
+        def narrow(part: slice) -> np.ndarray:
+            out = np.zeros((V.shape[1], C.shape[1]))
+            _add_narrow(C[part], part, slice(0, C.shape[1]), (factors, out), (factors, out), False, True)
+            return out
 
-    def work(part: slice) -> np.ndarray:
-        out = np.zeros((columns.groups, panels, columns.width, columns.lanes))
-        for g in range(columns.groups):
-            rows = columns.rows[g, part]
-            add_products(C[part], rows, out[g], rows, out[g], False, True)
+        return np.ascontiguousarray(_sum(_for_each_part(len(C), narrow)).T)
+    padded = PaddedColumns(xa.to_numpy(V))
+    shape = (padded.groups, -(-C.shape[1] // padded.lanes), padded.width, padded.lanes)
+
+    def wide(part: slice) -> np.ndarray:
+        out, rows = np.zeros(shape), padded.rows[:, part]
+        _add_wide(C[part], (rows, out), (rows, out), False, True)
         return out
 
-    return _from_panels(_sum(_for_each_part(len(C), work)), C.shape[1], V.shape[1])
+    return _from_panels(_sum(_for_each_part(len(C), wide)), C.shape[1], V.shape[1])
 
 
 def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np.ndarray:
@@ -219,28 +223,6 @@ def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np
         out[rows] += product(A[rows, beyond], W[beyond])
         out[beyond] += transposed_product(A[rows, beyond], W[rows])
     return out
-
-
-def _narrow_product(C: np.ndarray, W: np.ndarray) -> np.ndarray:
-    factors, out = np.ascontiguousarray(W.T), np.zeros((W.shape[1], len(C)))
-
-    def work(part: slice) -> None:
-        # The row operand is not read, and the column result is not written.
-        _add_narrow(C[part], part, slice(0, C.shape[1]), (out, factors), (out, factors), True, False)
-
-    _for_each_part(len(C), work)
-    return np.ascontiguousarray(out.T)
-
-
-def _narrow_transposed_product(C: np.ndarray, V: np.ndarray) -> np.ndarray:
-    factors = np.ascontiguousarray(V.T)
-
-    def work(part: slice) -> np.ndarray:
-        out = np.zeros((V.shape[1], C.shape[1]))
-        _add_narrow(C[part], part, slice(0, C.shape[1]), (factors, out), (factors, out), False, True)
-        return out
-
-    return np.ascontiguousarray(_sum(_for_each_part(len(C), work)).T)
 
 
 def _for_each_part(n: int, work: Callable[[slice], T]) -> list[T]:
