@@ -282,11 +282,45 @@ def test_means_of_logarithmic_values_add_up():
     np.testing.assert_allclose(loss.predictions(loss.targets(rows, True), rows, True), y)
 
 
+def test_predicted_logarithms_become_conditional_means():
+    # The standard deviation of the logarithm decreases from 1.2 to 0.3, so that the ratio of mean and median, exp(sd^2 / 2),
+    # is not constant.
+    rng = np.random.default_rng(0)
+    medians, deviations = np.linspace(0, 6, 200_000), np.linspace(1.2, 0.3, 200_000)
+    y = np.exp(medians + deviations * rng.normal(size=200_000))
+    means = np.exp(medians + deviations**2 / 2)
+    for weights in (None, rng.uniform(0.5, 2.0, 200_000)):
+        loss = ValueLoss(y, "squared_error", weights)
+        rows, scores = np.arange(len(y)), ((medians - loss.log_mean) / loss.log_spread)[:, None]
+        np.testing.assert_allclose(loss.predictions(scores, rows, True), means, rtol=0.05)
+    # A robust loss predicts medians.
+    robust = ValueLoss(y, "absolute_error", None)
+    scores = ((medians - robust.log_mean) / robust.log_spread)[:, None]
+    np.testing.assert_allclose(robust.predictions(scores, rows, True), np.clip(np.exp(medians), y.min(), y.max()))
+
+
+def test_conversions_have_the_loss_of_one_factor_at_most():
+    rng = np.random.default_rng(1)
+    rows = np.arange(60)
+    for _ in range(20):
+        y = np.exp(rng.standard_t(2, size=60))
+        loss = ValueLoss(y, "squared_error", None)
+        scores = rng.uniform(0, 1) * loss.targets(rows, True) + rng.normal(size=(60, 1))
+        medians = np.exp(np.clip(scores[:, 0] * loss.log_spread + loss.log_mean, np.log(y.min()), np.log(y.max())))
+        smeared = np.clip(np.clip(y.sum() / medians.sum(), 0.5, 2) * medians, y.min(), y.max())
+        found = loss.predictions(scores, rows, True)
+        assert np.mean((found - y) ** 2) <= np.mean((smeared - y) ** 2) * (1 + 1e-9)
+        # Larger logarithms give larger values.
+        assert (np.diff(found[np.argsort(scores[:, 0])]) >= -1e-9).all()
+
+
 def test_logarithms_are_not_extrapolated():
     y = np.exp(np.random.default_rng(0).normal(size=200))
     loss = ValueLoss(y, "squared_error", None)
-    predicted = ValueLoss.from_scores(np.array([[-50.0], [50.0]]), loss.scales(), True, 1.1)
-    np.testing.assert_allclose(predicted, [1.1 * y.min(), 1.1 * y.max()])
+    for powers in ((1.0, 0.0), (1.2, 0.1)):
+        predicted = ValueLoss.from_scores(np.array([[-50.0], [50.0]]), loss.scales(), True, 1.1, powers)
+        assert y.min() * (1 - 1e-12) <= predicted[0] <= predicted[1] <= y.max() * (1 + 1e-12)
+    np.testing.assert_allclose(predicted[1], y.max())
     # Files of version 0.1.0 do not have the range.
     assert ValueLoss.from_scores(np.array([[50.0]]), loss.scales()[:4], True, 1.1)[0] > y.max()
 

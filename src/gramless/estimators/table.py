@@ -1134,5 +1134,6 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         encoded = self._encoded(X)
         total = np.zeros(len(encoded))
         for w, member in zip(self.member_weights_, self.members_, strict=True):
-            total += w * ValueLoss.from_scores(member.scores(encoded), self.target_scales_, member.log, member.factor)
+            scores, conversion = member.scores(encoded), (member.factor, member.powers)
+            total += w * ValueLoss.from_scores(scores, self.target_scales_, member.log, *conversion)
         return total

@@ -3,9 +3,12 @@
     classes   log loss of the softmax of the scores with the best temperature
     values    mean squared, absolute or Huber's error in units of the standard deviation of the target
 
-If the logarithm of the target is fitted, `exp` of a score is a median; one factor for all rows, the ratio of the sums,
-converts medians to means (Duan, "Smearing estimate: a nonparametric retransformation method", 1983). Predicted logarithms
-are clipped to the range of the training targets, because the exponential of an extrapolated logarithm can have any size.
+If the logarithm of the target is fitted, `exp` of a score is a median, and two conversions of medians to means are compared
+by their loss: one factor for all rows, the ratio of the sums (Duan, "Smearing estimate: a nonparametric retransformation
+method", 1983), and a Poisson regression of the target on the leave-one-out logarithm and its square (Manning and Mullahy,
+"Estimating log models: to transform or not to transform?", 2001), because the spread of the residuals often depends on the
+prediction. Predicted logarithms are clipped to the range of the training targets before and after the conversion, because
+the exponential of an extrapolated logarithm can have any size.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from copy import copy
 from typing import Self
 
 import numpy as np
+from scipy.optimize import minimize
 from sklearn.metrics import average_precision_score
 
 from gramless._core.targets.columns import class_targets
@@ -34,8 +38,12 @@ _FIRST_HUBER = 3.0
 _SMOOTHED = 0.5
 # Skewness above which the logarithm of a positive target is tried.
 _SKEWED = 0.5
+# Fewest different predictions for which a regression with three coefficients converts medians to means.
+_FEWEST_FOR_REGRESSION = 30
 # Bound on a predicted logarithm in files of version 0.1.0, which do not have the range of the training targets.
 LARGEST_EXPONENT = 700.0
+# Factor and powers with which medians are predicted.
+MEDIANS = (1.0, (1.0, 0.0))
 
 
 class Loss:
@@ -94,9 +102,9 @@ class ClassLoss(Loss):
         """Return predictions that can be averaged over settings: the scores."""
         return scores
 
-    def factor(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> float:
-        """Return 1: scores of classes are not transformed."""
-        return 1.0
+    def conversion(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, tuple[float, float]]:
+        """Return the identity: scores of classes are not transformed."""
+        return MEDIANS
 
     def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
         if self.metric != "average_precision":
@@ -140,6 +148,26 @@ def extreme_targets(y: np.ndarray) -> np.ndarray:
 def log_range(scales: np.ndarray) -> tuple[float, float]:
     """Return the bounds of predicted logarithms from the result of `ValueLoss.scales`."""
     return (float(scales[4]), float(scales[5])) if len(scales) > 4 else (-np.inf, LARGEST_EXPONENT)
+
+
+def poisson_regression(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> list[float]:
+    """Return the coefficients of a Poisson regression with logarithmic link; the first column of `X` is constant."""
+    sizes, shares = np.abs(X).max(axis=0), weights / weights.sum()
+    X, mean = X / sizes, float(shares @ y)
+    y = y / mean
+
+    def loss_and_gradient(coef: np.ndarray) -> tuple[float, np.ndarray]:
+        logs = X @ coef
+        return float(shares @ (np.exp(logs) - y * logs)), X.T @ (shares * (np.exp(logs) - y))
+
+    def hessian(coef: np.ndarray) -> np.ndarray:
+        return np.asarray(X.T @ ((shares * np.exp(X @ coef))[:, None] * X))
+
+    start = np.zeros(X.shape[1])
+    found = minimize(loss_and_gradient, start, jac=True, hess=hessian, method="trust-exact", options={"gtol": 1e-10})
+    coef = found.x / sizes
+    coef[0] += np.log(mean)
+    return [float(value) for value in coef]
 
 
 class ValueLoss(Loss):
@@ -208,24 +236,44 @@ class ValueLoss(Loss):
         return np.array([self.mean, self.spread, self.log_mean, self.log_spread, *logs])
 
     @staticmethod
-    def from_scores(scores: np.ndarray, scales: np.ndarray, log: bool, factor: float) -> np.ndarray:
-        """Return standardised scores in units of the target."""
+    def from_scores(
+        scores: np.ndarray, scales: np.ndarray, log: bool, factor: float, powers: tuple[float, float] = (1.0, 0.0)
+    ) -> np.ndarray:
+        """Return standardised scores in units of the target.
+
+        With `log`, the values are `factor * exp(powers[0] * l + powers[1] * l**2)` of the predicted logarithms `l` minus the
+        mean logarithm, clipped to the range of the training targets.
+        """
         if not log:
             return scores[:, 0] * scales[1] + scales[0]
-        return factor * np.exp(np.clip(scores[:, 0] * scales[3] + scales[2], *log_range(scales)))
+        low, high = log_range(scales)
+        centred = np.clip(scores[:, 0] * scales[3] + scales[2], low, high) - scales[2]
+        logs = (powers[0] + powers[1] * centred) * centred + scales[2] + np.log(factor)
+        return np.exp(np.clip(logs, low, high))
 
-    def factor(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> float:
-        """Return the factor that converts medians to means; 1 if the target is not transformed or medians are requested."""
+    def conversion(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, tuple[float, float]]:
+        """Return factor and powers of `from_scores` with which leave-one-out scores of the rows have the lowest loss.
+
+        Medians are converted to means; they are not converted if medians are requested.
+        """
         if not log or self.is_robust:
-            return 1.0
-        w = super().weights_of(rows)
-        return float(
-            np.clip(w @ self.y[rows] / max(w @ self.from_scores(scores, self.scales(), log, 1.0), 1e-300), 0.5, 2.0)
-        )
+            return MEDIANS
+        scales, w, y = self.scales(), super().weights_of(rows), self.y[rows]
+        medians = self.from_scores(scores, scales, log, *MEDIANS)
+        smearing = (float(np.clip(w @ y / max(w @ medians, 1e-300), 0.5, 2.0)), (1.0, 0.0))
+        centred = np.log(medians) - self.log_mean
+        if len(np.unique(centred)) < _FEWEST_FOR_REGRESSION:
+            return smearing
+        intercept, *powers = poisson_regression(np.column_stack([np.ones_like(centred), centred, centred**2]), y, w)
+        curve = (float(np.exp(intercept - self.log_mean)), (powers[0], powers[1]))
+        slopes = powers[0] + 2 * powers[1] * (np.log([self.y.min(), self.y.max()]) - self.log_mean)
+        if slopes.min() <= 0:
+            return smearing
+        return min(smearing, curve, key=lambda found: self(self.from_scores(scores, scales, log, *found), rows))
 
     def predictions(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> np.ndarray:
         """Return predictions that can be averaged over settings: values in units of the target."""
-        return self.from_scores(scores, self.scales(), log, self.factor(scores, rows, log))
+        return self.from_scores(scores, self.scales(), log, *self.conversion(scores, rows, log))
 
     def by_row(self, predictions: np.ndarray, rows: np.ndarray) -> np.ndarray:
         error = (predictions - self.y[rows]) / self.spread

@@ -42,8 +42,8 @@ from gramless.tables.tuning import TUNING, TablesTuning
 class TableMember(BaseEstimator):
     """One fitted setting; `points`, `coefs` and `biases` have one item per part of the partition.
 
-    With `log`, scores are standardised logarithms of the target, and `factor` converts their exponentials to means. Files
-    of version 0.1.0 do not have `C`.
+    With `log`, scores are standardised logarithms of the target, and `factor` and `powers` convert their exponentials to
+    means (`ValueLoss.from_scores`). Files of version 0.1.0 have neither `C` nor `powers`.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class TableMember(BaseEstimator):
         factor: float = 1.0,
         description: str = "",
         C: float | None = None,
+        powers: tuple[float, float] = (1.0, 0.0),
     ):
         self.preparation = preparation
         self.kernel = kernel
@@ -69,6 +70,7 @@ class TableMember(BaseEstimator):
         self.factor = factor
         self.description = description
         self.C = C
+        self.powers = powers
 
     def scores(self, encoded: Encoded) -> np.ndarray:
         """Return scores of shape (n, k), computed for a bounded number of rows at a time."""
@@ -378,8 +380,8 @@ def _fit_member(
         solve(part)
     found = [solutions[part] for part in range(count)]
     pieces = [one.points for one in found], [one.coef for one in found], [one.bias for one in found]
-    factor = loss.factor(scores, np.arange(n), unfitted.log)
-    member = TableMember(preparation, kernel, partition, *pieces, unfitted.log, factor, unfitted.description, C)
+    factor, powers = loss.conversion(scores, np.arange(n), unfitted.log)
+    member = TableMember(preparation, kernel, partition, *pieces, unfitted.log, factor, unfitted.description, C, powers)
     return member, scores
 
 

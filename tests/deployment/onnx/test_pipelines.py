@@ -151,8 +151,9 @@ def tables():
         "classes": TableClassifier(**options).fit(table, y),
         "two classes": TableClassifier(**options).fit(table, y == "low"),
         "values": TableRegressor(**options).fit(table, signal),
-        "logarithms": TableRegressor(**options).fit(table, np.exp(3 * signal)),
+        "logarithms": TableRegressor(**options).fit(table, np.exp(signal)),
     }
+    assert any(member.log for member in found["logarithms"].members_)
     in_partitions = TableClassifier(**options)
     in_partitions._tuning = PARTITIONS_OF_60_ROWS
     found["partitions"] = in_partitions.fit(table, y)
@@ -168,6 +169,23 @@ def test_table_model(tables, name):
         if seed:
             table.loc[:5, "city"] = "Chur"  # an unseen category
         check_table(model, table)
+
+
+def test_predicted_logarithms_are_clipped_to_the_range_of_the_targets(tables):
+    import copy
+
+    table, signal = frame()
+    y = np.exp(signal)
+    model = copy.deepcopy(tables["logarithms"])
+    member = next(member for member in model.members_ if member.log)
+    model.members_, model.member_weights_ = [member], np.ones(1)
+    # Scores far out of the range of the training targets.
+    member.coefs, member.biases = [20 * coef for coef in member.coefs], [20 * bias for bias in member.biases]
+    member.factor, member.powers = 1.5, (0.9, 0.05)
+    check_table(model, table)
+    values = model.predict(table)
+    assert y.min() <= values.min() < 0.1 * np.median(y)
+    np.testing.assert_allclose(values.max(), y.max())
 
 
 @pytest.mark.parametrize("scaling", ["standard", "quantile", "log"])

@@ -185,4 +185,7 @@ def _in_units(scores: Tensor, scales: np.ndarray, member: TableMember) -> Tensor
     if not member.log:
         return scores * spread + mean
     low, high = losses.log_range(scales)
-    return (scores * log_spread + log_mean).op("Clip", low, high).op("Exp") * float(member.factor)
+    centred = (scores * log_spread + log_mean).op("Clip", low, high) - log_mean
+    slope, curvature = (float(power) for power in member.powers)
+    logs = (centred * curvature + slope) * centred + (log_mean + float(np.log(member.factor)))
+    return logs.op("Clip", low, high).op("Exp")
