@@ -22,7 +22,7 @@ from gramless.kernels.tuning import TUNING
 from gramless.tables import members, metric, search
 from gramless.tables.column_types import Encoded
 from gramless.tables.exact import solve_exact, upper_kernel_matrix
-from gramless.tables.losses import ClassLoss, ValueLoss
+from gramless.tables.losses import ClassLoss, ValueLoss, poisson_regression
 from gramless.tables.metric import learn_scales, loss_and_slopes, scale_slopes
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, normal_ranks
@@ -297,6 +297,16 @@ def test_predicted_logarithms_become_conditional_means():
     robust = ValueLoss(y, "absolute_error", None)
     scores = ((medians - robust.log_mean) / robust.log_spread)[:, None]
     np.testing.assert_allclose(robust.predictions(scores, rows, True), np.clip(np.exp(medians), y.min(), y.max()))
+
+
+def test_poisson_regression_solves_its_equations():
+    rng = np.random.default_rng(0)
+    for spread in (0.1, 3.0, 12.0):
+        x, weights = rng.normal(size=300), rng.uniform(0.1, 3.0, 300)
+        X, y = np.column_stack([np.ones(300), x, x**2]), 1e60 * np.exp(spread * rng.normal(size=300))
+        means = np.exp(X @ poisson_regression(X, y, weights))
+        # The weighted residuals are orthogonal to the columns.
+        np.testing.assert_allclose(X.T @ (weights * means), X.T @ (weights * y), rtol=1e-6)
 
 
 def test_conversions_have_the_loss_of_one_factor_at_most():

@@ -164,7 +164,8 @@ def poisson_regression(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> lis
         return np.asarray(X.T @ ((shares * np.exp(X @ coef))[:, None] * X))
 
     start = np.zeros(X.shape[1])
-    found = minimize(loss_and_gradient, start, jac=True, hess=hessian, method="trust-exact", options={"gtol": 1e-10})
+    with np.errstate(over="ignore"):  # a step to an infinite loss is rejected
+        found = minimize(loss_and_gradient, start, jac=True, hess=hessian, method="trust-exact", options={"gtol": 1e-10})
     coef = found.x / sizes
     coef[0] += np.log(mean)
     return [float(value) for value in coef]
