@@ -323,8 +323,8 @@ def _add_sketch(memory: MemoryEstimate, s: ProblemSize, blocks: BlockSettings | 
 
 
 def _preconditioner_bytes(s: ProblemSize, m: int, store: bool, tuning: LinalgTuning) -> int:
-    # Two float64 matrices during the factorisation, and a part of K(X, landmarks) in float64. A part that is computed, or that
-    # is on a device, has temporary copies too.
+    # Two float64 matrices during the factorisation, and a part of K(X, landmarks) in float64. A part that is computed, or
+    # that is on a device, has temporary copies too.
     copies = 8 if store and not s.on_gpu else s.itemsize + 16
     return 2 * m * m * 8 + tuning.rows_per_part * m * copies + (s.n * m * s.itemsize if store else 0)
 
