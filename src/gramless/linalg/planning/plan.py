@@ -247,13 +247,13 @@ def _iterative_plan(
     tuning: LinalgTuning,
 ) -> SolverPlan:
     gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
-    recomputed = (
-        name == "cg"
-        and s.in_registers
-        and gram >= tuning.min_recomputed_bytes
-        and recomputing_is_faster(s.d, s.k + 1, s.itemsize)
-    )
+    recomputed = name == "cg" and s.in_registers and recomputing_is_faster(s.d, s.k + 1, s.itemsize)
     base = _iterative_memory(s, recomputed, tuning)
+    if recomputed and gram < tuning.min_recomputed_bytes:
+        # The preconditioner takes at most half of the memory that is left beside the tiles.
+        with_tiles = _iterative_memory(s, False, tuning)
+        if 2 * gram <= budget - with_tiles.nbytes:
+            recomputed, base = False, with_tiles
     base.check(budget, "raise memory_budget or fit on fewer rows")
     m, store, size = 0, False, 0
     if name == "sketch_project":
@@ -323,8 +323,10 @@ def _add_sketch(memory: MemoryEstimate, s: ProblemSize, blocks: BlockSettings | 
 
 
 def _preconditioner_bytes(s: ProblemSize, m: int, store: bool, tuning: LinalgTuning) -> int:
-    # Two float64 matrices during the factorisation; one part of K(X, landmarks), and two float64 copies of it.
-    return 2 * m * m * 8 + tuning.rows_per_part * m * (s.itemsize + 16) + (s.n * m * s.itemsize if store else 0)
+    # Two float64 matrices during the factorisation, and a part of K(X, landmarks) in float64. A part that is computed, or
+    # that is on a device, has temporary copies too.
+    copies = 8 if store and not s.on_gpu else s.itemsize + 16
+    return 2 * m * m * 8 + tuning.rows_per_part * m * copies + (s.n * m * s.itemsize if store else 0)
 
 
 def _landmarks(
