@@ -173,11 +173,7 @@ def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
                 frame = pd.DataFrame.from_records([json.loads(line) for line in file if line.strip()])
     except (ValueError, TypeError, AttributeError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
         raise InputError(f"{path} cannot be read as a table: {reason}") from reason
-    frame.columns = frame.columns.map(str)
-    for name in frame.columns:
-        if frame[name].map(lambda value: isinstance(value, list | dict)).any():
-            raise InputError(f"{path}: column {name!r} has nested values, and a model takes numbers and strings")
-    return frame
+    return frame.set_axis(frame.columns.map(str), axis="columns")
 
 
 def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRows:
@@ -185,7 +181,10 @@ def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRo
         return FileRows(frame, None)
     if target not in frame.columns:
         raise InputError(f"{path} has no column {target!r}; it has {quoted_names(frame.columns)}")
-    return FileRows(frame.drop(columns=target), _target_values(frame[target]))
+    column = frame[target]
+    if column.dtype == object and column.map(lambda value: isinstance(value, list | dict | np.ndarray)).any():
+        raise InputError(f"{path}: column {target!r} has nested values, and a model takes numbers and strings")
+    return FileRows(frame.drop(columns=target), _target_values(column))
 
 
 def _target_values(column: pd.Series) -> np.ndarray:
@@ -208,6 +207,13 @@ def quantities(y: np.ndarray, name: str) -> np.ndarray:
     if not np.abs(numbers).max() < LARGEST_NUMBER:
         raise InputError(f"{name} has numbers that are too large to compute with: divide them by their unit")
     return numbers
+
+
+def labels(y: np.ndarray) -> np.ndarray:
+    """Return a target as labels: floats without fractions as integers, since missing values convert integers to floats."""
+    if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0.0) < 2**53:
+        return y.astype(np.int64)
+    return y if y.dtype.kind in "iufbU" else np.array([str(value) for value in y])
 
 
 def _npz(path: Path, target: str | None, held_out: bool) -> FileRows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import gramless
-from gramless.cli.card import card_path, describe_inputs, print_sections, sections, write_card, write_report
+from gramless.cli.card import card_path, describe_inputs, print_summary, write_card, write_report
 from gramless.cli.display import StepDisplay
 from gramless.cli.errors import InputError
 from gramless.cli.fitting import Notify, fit_model, refitted
@@ -196,7 +195,7 @@ def _print_summary(console: Console, model: TableModel, scores: list[Score], out
     """Print the model, its scores and the files that were written."""
     about = model.about
     rows = about["rows"]
-    print_sections(console, itertools.takewhile(lambda section: section[0] != "Inputs", sections(model)))
+    print_summary(console, model)
     warning = verdict(scores, about["task"])
     if warning is not None:
         console.print(f"[yellow]{escape(warning)}[/yellow]")

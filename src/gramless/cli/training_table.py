@@ -17,7 +17,16 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, Strati
 from gramless.cli.errors import InputError
 from gramless.cli.model import cell_errors, typed_frame
 from gramless.cli.options import TrainSettings
-from gramless.cli.table_files import FileRows, file_format, first_names, quantities, quoted_names, read_file, select_rows
+from gramless.cli.table_files import (
+    FileRows,
+    file_format,
+    first_names,
+    labels,
+    quantities,
+    quoted_names,
+    read_file,
+    select_rows,
+)
 from gramless.tables.column_types import TableColumns, number_format
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -109,12 +118,9 @@ def _as_target(y: np.ndarray, task: str, name: str) -> tuple[np.ndarray, str]:
     task = find_task(y, task)
     if task == "regression":
         return quantities(y, name), task
-    if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max() < 2**53:
-        y = y.astype(np.int64)  # a column with missing values, or a file format without integers
+    y = labels(y)
     if y.dtype.kind == "f":
         raise InputError(f"{name} has fractions, which are quantities: use --task regression, or write classes as strings")
-    if y.dtype.kind not in "iubU":
-        y = np.array([str(value) for value in y])
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2:
         raise InputError(f"{name} has one value only, {str(classes[0])!r}: there is nothing to predict")
