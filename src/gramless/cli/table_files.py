@@ -28,7 +28,7 @@ import scipy.sparse
 from gramless._core.memory import format_bytes, free_memory
 from gramless.cli.errors import InputError, check_readable, is_stream, require
 from gramless.streaming import parquet, text
-from gramless.tables.column_types import LARGEST_NUMBER
+from gramless.tables.column_types import LARGEST_NUMBER, number_format
 
 FORMATS = {
     ".csv": "csv",
@@ -201,12 +201,25 @@ def quantities(y: np.ndarray, name: str) -> np.ndarray:
     try:
         numbers = y.astype(np.float64)
     except (TypeError, ValueError) as reason:
-        raise InputError(f"{name} is not a number everywhere: {reason}") from reason
+        raise InputError(f"{name} is not a number everywhere: {reason}{amounts_hint(y)}") from reason
     if not np.isfinite(numbers).all():
         raise InputError(f"{name} is infinite in {int((~np.isfinite(numbers)).sum()):,} rows: leave those cells empty")
     if not np.abs(numbers).max() < LARGEST_NUMBER:
         raise InputError(f"{name} has numbers that are too large to compute with: divide them by their unit")
     return numbers
+
+
+def no_numbers(y: np.ndarray) -> list[Any]:
+    """Return the values of a target that are not plain numbers."""
+    return y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()].tolist()
+
+
+def amounts_hint(y: np.ndarray) -> str:
+    """Return the end of an error message on a target of amounts such as "$1,200"; empty for other targets."""
+    texts = no_numbers(y)
+    if not texts or number_format(texts) is None:
+        return ""
+    return f"; to predict amounts such as {texts[0]!r}, write them as plain numbers, such as 1234.5"
 
 
 def labels(y: np.ndarray) -> np.ndarray:
