@@ -79,11 +79,6 @@ class LeastSquaresSettings:
         if isinstance(self.solver, Solver):
             self.solver._validate_params()
 
-    @property
-    def stops_by_predictions(self) -> bool:
-        """Whether conjugate gradients stop as soon as the predictions have converged."""
-        return self.tol == "auto" and isinstance(self.solver, str)
-
     def plan(
         self, kernel: Kernel, shape: tuple[int, int], n_outputs: int, dtype: Any, device: str, *, dense: bool = False
     ) -> SolverPlan:
@@ -127,12 +122,12 @@ class ExpansionFit:
     support: np.ndarray
     """Row numbers of the points in the training data."""
     device: str
-    coef: np.ndarray
-    intercept: np.ndarray
     plan: SolverPlan
     solver: str
     op: Any
     """The matrix `K + diag(ridge)`."""
+    coef: np.ndarray = field(init=False)
+    intercept: np.ndarray = field(init=False)
     result: SolveResult | None = None
     """None while the solver is running."""
 
@@ -173,8 +168,7 @@ def fit_expansion(
     precision, storage = precision_of(settings.device), storage_of(settings.device)
     op = KernelOperator(device_points, kernel, ridge, cache=plan.cached, precision=precision, storage=storage)
     check_diagonal(op)
-    nothing = np.zeros((len(train), Z.shape[1]), dtype), np.zeros(Z.shape[1], dtype)
-    fit = ExpansionFit(kernel, points, device_points, train, device, *nothing, plan, name, op)
+    fit = ExpansionFit(kernel, points, device_points, train, device, plan, name, op)
     monitor = None
     if held_out is not None:
         validation = xa.to_device(_rows_of(X, held_out, train, kernel), device)
@@ -304,7 +298,7 @@ def _solver_by_name(settings: LeastSquaresSettings, plan: SolverPlan, op: Kernel
         options["max_iter"] = options["n_members"] = settings.max_iter
     if plan.block_size:
         options["block_size"] = plan.block_size
-    if plan.solver == "cg" and settings.stops_by_predictions and not is_small:
+    if plan.solver == "cg" and settings.tol == "auto" and not is_small:
         options["convergence_test"] = predictions_converged(op.ridge, intercept=settings.fit_intercept)
     known = cls._get_param_names()
     return cls(**{name: value for name, value in options.items() if name in known})

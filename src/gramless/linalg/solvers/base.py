@@ -26,6 +26,8 @@ from gramless._core.progress import Progress
 from gramless.linalg.operators.base import Operator
 
 Record = dict[str, Any]
+State = dict[str, Any] | None
+"""`Step.state` of the step from which a solver continues; None if it starts."""
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 
 
@@ -150,9 +152,7 @@ class Solver(BaseEstimator):
     tol: float
     max_iter: int
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         """Iterate from `W`, or continue from the `state` of an earlier step.
 
         Parameters
