@@ -228,9 +228,7 @@ def solve_expansion(
     _warn_unless_converged(settings.estimator_name, system, result, solver)
 
 
-def warn_of_rounding(
-    kernel: Kernel, points: Array, coef: np.ndarray, targets: np.ndarray, tuning: LinalgTuning = TUNING
-) -> None:
+def warn_of_rounding(kernel: Kernel, points: Array, coef: np.ndarray, targets: np.ndarray) -> None:
     """Warn if the stored precision of the coefficients changes scores by more than a fraction of the size of the targets.
 
     Independent rounding errors of the terms `a_i K(x, x_i)` add up to `eps ||a|| max K(x, x)^(1/2) max K(x_i, x_i)^(1/2)`.
@@ -243,7 +241,7 @@ def warn_of_rounding(
     # A constant target has no deviations to compare with, so the rounding errors are compared with its value.
     sizes = np.where(sizes > np.finfo(np.float64).eps * np.abs(targets).max(axis=0), sizes, np.abs(targets).max(axis=0))
     share = float(np.max(errors / np.maximum(sizes, np.finfo(np.float64).tiny)))
-    if share > tuning.largest_rounding:
+    if share > TUNING.largest_rounding:
         warn_caller(
             f"rounding errors of {coef.dtype} coefficients change the scores by about {share:.1g} times the size of the "
             "targets: use dtype='float64', lower C, or scale the features",
@@ -262,9 +260,8 @@ def make_solver(
     solver = settings.solver if isinstance(settings.solver, Solver) else _solver_by_name(settings, plan, op)
     if not isinstance(solver, CG) or solver.preconditioner is not None or plan.n_landmarks == 0:
         return solver
-    preconditioned = clone(solver)
-    preconditioned.preconditioner = planned_preconditioner(op, plan, rng, landmark_columns, damping=solver.damping)
-    return preconditioned
+    preconditioner = planned_preconditioner(op, plan, rng, landmark_columns, damping=solver.damping)
+    return clone(solver).set_params(preconditioner=preconditioner)
 
 
 def planned_preconditioner(
