@@ -297,7 +297,7 @@ def copied(x: Array, out: Array | None) -> Array:
 def take_rows(x: Array, idx: Any) -> Array:
     """Return rows of `x`; `idx` is a slice or a NumPy integer array."""
     if isinstance(idx, slice):
-        return x[idx]
+        return x if idx == slice(None) else x[idx]  # SciPy would copy all rows
     return x[indices(idx, x)] if is_torch(x) else x[idx]
 
 

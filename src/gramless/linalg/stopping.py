@@ -44,9 +44,7 @@ def normal_objective(W: Array, R: Array, rhs: Array, target_squares: Array) -> A
     return objective
 
 
-def normal_predictions_converged(
-    rhs: Array, target_squares: Array, *, error_fraction: float = TUNING.error_fraction
-) -> Callable[[Array, Array], bool]:
+def normal_predictions_converged(rhs: Array, target_squares: Array) -> Callable[[Array, Array], bool]:
     """Return the stopping rule `f(W, R)` of the preconditioned normal equations with right-hand side `rhs`.
 
     In their coordinates the squared residual norm is close to the excess of the objective over its minimum. It is compared
@@ -56,7 +54,7 @@ def normal_predictions_converged(
 
     def converged(W: Array, R: Array) -> bool:
         objective = normal_objective(W, R, rhs, target_squares)
-        return bool(xp.all(_column_norms(R) ** 2 <= error_fraction**2 * objective))
+        return bool(xp.all(_column_norms(R) ** 2 <= TUNING.error_fraction**2 * objective))
 
     return converged
 

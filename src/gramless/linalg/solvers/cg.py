@@ -25,7 +25,7 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE, POSITIVE_INTEGER
 from gramless._core.threads import one_blas_thread
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, Status, Step
+from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status, Step
 from gramless.linalg.tuning import TUNING
 
 
@@ -83,9 +83,7 @@ class CG(Solver):
         self.preconditioner = preconditioner
         self.convergence_test = convergence_test
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         z_norm = xa.norm(Z) or 1.0
         if state:
             R, P, best_true, stalled = state["R"], state["P"], state["best_true"], state["stalled"]
