@@ -192,7 +192,7 @@ class NormalFactors:
 
     def _use(self, which: int) -> None:
         """Write the diagonal of `L` (0) or of `A` (1) to the matrix, which has one diagonal for both."""
-        xa.add_diagonal_(self._matrix, self._diagonals[which] - self._diagonal())
+        xa.set_diagonal_(self._matrix, self._diagonals[which])
 
     def penalised(self, B: Array) -> Array:
         """Return `A^-1 B`, the coefficients of the whitened features."""
