@@ -349,23 +349,17 @@ class TableModel(SavedModel):
         """Yield batches of typed rows of a file together with the columns of the file."""
         if target in self.column_types:
             raise InputError(f"{target!r} is an input column of the model and cannot be the target")
-        first = 0
-        for rows in batches(
-            data,
-            target,
-            size=size,
-            n_features=self.n_features,
-            first_column=self.about.get("counts_from"),
-            strings=self.string_columns(target),
-            held_out=True,
-        ):
-            if not len(rows):
-                continue
-            if isinstance(rows.X, pd.DataFrame):
-                rows.X.index = pd.RangeIndex(first, first + len(rows))
-            first += len(rows)
-            yield Batch(self.ready(rows.X, str(data)), rows.y, rows.X)
-        if first == 0:
+        options: dict[str, Any] = {
+            "n_features": self.n_features,
+            "first_column": self.about.get("counts_from"),
+            "held_out": True,
+        }
+        is_empty = True
+        for rows in batches(data, target, size=size, strings=self.string_columns(target), **options):
+            if len(rows):
+                is_empty = False
+                yield Batch(self.ready(rows.X, str(data)), rows.y, rows.X)
+        if is_empty:
             raise InputError(f"{data} has no rows")
 
     def string_columns(self, target: str | None) -> list[str]:
