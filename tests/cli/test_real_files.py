@@ -278,6 +278,20 @@ def test_undefined_scores_are_null():
     assert wrong.low == 0
 
 
+def test_one_row_is_scored_without_intervals(run, plants, model, tmp_path):
+    regressor = tmp_path / "regressor.skops"
+    run("train", plants / "weights.tsv", "--target", "weight", "--out", regressor, "--tune", "none", "--no-importance")
+    for saved, name in ((model, "plants.csv"), (regressor, "weights.tsv")):
+        one_row = tmp_path / name
+        one_row.write_text("\n".join((plants / name).read_text().splitlines()[:2]))
+        done = run("evaluate", saved, one_row, "--json")
+        assert done.code == 0
+        assert done.json["rows"] == 1
+        last = done.json["scores"][-1]
+        assert last["value"] >= 0
+        assert last["low"] is last["high"] is None
+
+
 def test_brackets_in_names_are_not_markup(run, tmp_path, monkeypatch, capsys):
     path = tmp_path / "t.csv"
     path.write_text(

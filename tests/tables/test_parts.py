@@ -262,6 +262,18 @@ def test_the_link_is_calibrated_and_close_to_a_logistic_regression_of_its_inputs
     assert temperature_losses(scores, codes).mean() >= log_loss(codes, P) - 0.01
 
 
+def test_the_link_of_separated_classes_is_finite_and_confident():
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], 50)
+    scores = np.eye(3)[codes] + 0.1 * rng.normal(size=(150, 3))
+    link = fit_link(scores, codes, 3)
+    P = link_probabilities(scores, link)
+    assert np.isfinite(link).all()
+    assert np.abs(link).max() < 30
+    # No error among 150 rows: the probability of an error is at most about one in the number of rows.
+    assert 1 - P[np.arange(150), codes].mean() < 1 / 150
+
+
 def test_weights_of_the_link_are_copies():
     rng = np.random.default_rng(0)
     scores, codes = rng.normal(size=(60, 1)), rng.integers(0, 2, 60)

@@ -61,11 +61,11 @@ class LargeTable:
 
         Return the held-out rows and their targets.
         """
-        estimator, columns, labels = model.estimator, table.columns, table.y
+        estimator, columns = model.estimator, table.columns
         assert columns is not None
         if self.settings.class_weight == "balanced":
-            values, counts = np.unique(labels, return_counts=True)
-            balanced = len(labels) / (len(values) * counts)
+            values, counts = np.unique(table.y, return_counts=True)
+            balanced = len(table.y) / (len(values) * counts)
             estimator.set_params(class_weight=dict(zip(values.tolist(), balanced.tolist(), strict=True)))
 
         def training_rows() -> Iterator[tuple[Any, ...]]:
@@ -74,7 +74,6 @@ class LargeTable:
                 notify(f"fitting to {self.n_rows:,} rows: reading row {start:,}")
                 known = np.flatnonzero(~pd.isna(y))
                 X, y = X.iloc[known], model.parse_targets(y[known])
-                y = y.astype(np.int64) if table.task == "classification" and labels.dtype.kind in "iu" else y
                 typed = typed_frame(X, columns, str(self.settings.data))
                 out = _held_out(self.settings, start, known, self.held_out_share)
                 found.append((typed[out], y[out]))

@@ -16,9 +16,9 @@ from sklearn.pipeline import Pipeline
 import gramless
 from gramless.cli.errors import InputError, check_readable, is_pictures
 from gramless.cli.scores import Score, confusion, probability_scores, score
-from gramless.cli.table_files import BATCH_ROWS, batches, checksum, quantities, select_rows
+from gramless.cli.table_files import BATCH_ROWS, batches, checksum, labels, quantities, select_rows
 from gramless.estimators.novelty import NystromNovelty
-from gramless.tables.column_types import CellError, TableColumns, category_name
+from gramless.tables.column_types import USED_KINDS, CellError, TableColumns, category_name
 
 # Largest and smallest number of training rows of the novelty detector, and its false positive rate.
 _NOVELTY_ROWS = 10_000
@@ -111,6 +111,10 @@ class SavedModel(BaseEstimator):
         """Return True if the model was trained on this file or folder."""
         raise NotImplementedError
 
+    def describe_inputs(self) -> str:
+        """Return the kind and number of the inputs, for the card."""
+        raise NotImplementedError
+
     @property
     def classes_(self) -> np.ndarray:
         """Class labels, in the order of the columns of the probabilities."""
@@ -119,7 +123,7 @@ class SavedModel(BaseEstimator):
     @property
     def class_shares(self) -> np.ndarray:
         """Shares of the classes in the training rows."""
-        return np.array(self.about["class_shares"])
+        return np.array(self.about.get("class_shares", []))
 
     @property
     def has_probabilities(self) -> bool:
@@ -147,10 +151,10 @@ class SavedModel(BaseEstimator):
             return Scored(len(y), score(y, predicted, task=self.task, guess=self.about["guess"], seed=seed))
         classes, shares = self.classes_, self.class_shares
         if y.dtype.kind not in "iuf" or classes.dtype.kind not in "iuf":
-            y, predicted, classes = (np.array([category_name(one) for one in labels]) for labels in (y, predicted, classes))
+            y, predicted, classes = (np.array([category_name(label) for label in one]) for one in (y, predicted, classes))
         known_class = np.isin(y, classes)
         if not known_class.any():
-            known, given = (", ".join(map(repr, map(str, labels[:5]))) for labels in (classes, np.unique(y)))
+            known, given = (", ".join(map(repr, map(str, some[:5]))) for some in (classes, np.unique(y)))
             what = f"no label in the {self.source} is a class of the model"
             raise InputError(f"{what}: the model has {known}; the {self.source} has {given}")
         scores = score(y, predicted, task=self.task, guess=classes[shares.argmax()])
@@ -162,7 +166,7 @@ class SavedModel(BaseEstimator):
         """Return targets of a file as float64, or as labels that can be compared with the labels of the model."""
         if self.task == "regression":
             return quantities(y, "the model predicts a quantity, and the target")
-        return np.array([str(value) for value in y]) if y.dtype.kind == "O" else y
+        return labels(y)
 
 
 class TableModel(SavedModel):
@@ -210,6 +214,7 @@ class TableModel(SavedModel):
         if "column_types" not in state:
             lists = {kind: state.pop(name, None) or [] for name, kind in old.items()}
             state["column_types"] = {name: kind for kind, names in lists.items() for name in names}
+        state.setdefault("novelty", None)
         if "formats" not in state:
             state["formats"] = getattr(getattr(state["pipeline"][-1], "columns_", None), "formats_", {})
         super().__setstate__(state)
@@ -265,6 +270,13 @@ class TableModel(SavedModel):
     def columns_of(self, kind: str) -> list[str]:
         """Return the names of the input columns of one type."""
         return [name for name, column_type in self.column_types.items() if column_type == kind]
+
+    def describe_inputs(self) -> str:
+        """Return the number of columns of each type."""
+        if self.n_features is not None:
+            return f"{self.n_features:,} sparse columns"
+        counts = [(len(self.columns_of(kind)), kind) for kind in USED_KINDS]
+        return ", ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in counts if n)
 
     @property
     def n_features(self) -> int | None:
@@ -328,8 +340,7 @@ class TableModel(SavedModel):
 
     def novel(self, X: Any) -> np.ndarray | None:
         """Return a mask of the typed rows that are far from all training rows; None without a detector."""
-        detector: Any = getattr(self, "novelty", None)
-        return None if detector is None else detector.predict(self.prepared(X)) < 0
+        return None if self.novelty is None else self.novelty.predict(self.prepared(X)) < 0
 
     def unusual_values(self, X: Any) -> list[list[Reason]]:
         """Return, for each typed row, the columns with values that did not occur in training, and the reasons."""
@@ -417,7 +428,7 @@ class UnusualValues:
             columns = model.estimator.columns_
             names = [name for name, kind in columns.type_of.items() if kind == "category"]
             for name, levels in zip(names, columns.levels_, strict=True):
-                # `levels_` does not have rare categories, and records have only the most frequent ones of many.
+                # The records are of all rows of the file, but have only the most common ones of many categories.
                 self._levels[name] = self._levels.get(name, frozenset()) | frozenset(levels.tolist())
 
     def __call__(self, columns: Any) -> list[list[Reason]]:

@@ -25,7 +25,7 @@ import gramless
 from gramless import ImageClassifier
 from gramless._core.threads import slices
 from gramless._version import __version__
-from gramless.cli.card import print_sections, score_sections
+from gramless.cli.card import print_summary
 from gramless.cli.display import StepDisplay
 from gramless.cli.errors import PICTURE_EXTENSIONS, InputError
 from gramless.cli.model import Batch, SavedModel
@@ -75,6 +75,10 @@ class PictureModel(SavedModel):
                 shown = pd.DataFrame({"picture": [str(paths[k]) for k in chosen]})
                 yield Batch(images, np.array([labels[k] for k in chosen]) if labels else None, shown)
 
+    def describe_inputs(self) -> str:
+        """Return the colours and the size of the pictures."""
+        return f"{'grey' if self.grey else 'colour'} pictures, {self.size[0]} x {self.size[1]} pixels"
+
     def was_trained_on(self, data: Path) -> bool:
         """Return True if the model was trained on these pictures, whatever the names of the files are."""
         return _checksum(*_labelled(data, at_least=1)) == self.about.get("files_sha256")
@@ -120,12 +124,7 @@ def train_pictures(settings: TrainSettings, console: Console) -> PictureModel:
     model = PictureModel(classifier, list(size), grey, about)
     about["scores"] = [one.as_json() for one in model.scored([(images[test_rows], y[test_rows])]).scores]
     gramless.save(model, out)
-    console.print(
-        f"[bold]ImageClassifier[/bold] for {len(classifier.classes_)} classes of {'grey' if grey else 'colour'} pictures, "
-        f"{size[0]} x {size[1]} pixels\n"
-        f"  {len(rows):,} training pictures, fitted in {seconds:.1f} s; {len(test_rows):,} held-out pictures"
-    )
-    print_sections(console, score_sections(about["scores"], None, "held-out pictures"))
+    print_summary(console, model)
     console.print(f"Model  [bold]{escape(str(out))}[/bold]")
     return model
 

@@ -43,9 +43,8 @@ class TableScorer:
         self._predictor = model.pipeline if self._encoder is None else estimator
         self._names = list(model.column_types)
         self._has_probabilities = model.has_probabilities
-        detector = getattr(model, "novelty", None)
         self._unusual = UnusualValues(model)
-        self._novelty = None if detector is None else compiled_novelty(detector)
+        self._novelty = None if model.novelty is None else compiled_novelty(model.novelty)
         self.task = model.task
         self.columns: Sequence[InputColumn] = table_columns(model)
         self.classes: list[Any] | None = model.classes_.tolist() if model.task == "classification" else None

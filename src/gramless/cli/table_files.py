@@ -28,7 +28,7 @@ import scipy.sparse
 from gramless._core.memory import format_bytes, free_memory
 from gramless.cli.errors import InputError, check_readable, is_stream, require
 from gramless.streaming import parquet, text
-from gramless.tables.column_types import LARGEST_NUMBER
+from gramless.tables.column_types import LARGEST_NUMBER, number_format
 
 FORMATS = {
     ".csv": "csv",
@@ -173,11 +173,7 @@ def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
                 frame = pd.DataFrame.from_records([json.loads(line) for line in file if line.strip()])
     except (ValueError, TypeError, AttributeError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
         raise InputError(f"{path} cannot be read as a table: {reason}") from reason
-    frame.columns = frame.columns.map(str)
-    for name in frame.columns:
-        if frame[name].map(lambda value: isinstance(value, list | dict)).any():
-            raise InputError(f"{path}: column {name!r} has nested values, and a model takes numbers and strings")
-    return frame
+    return frame.set_axis(frame.columns.map(str), axis="columns")
 
 
 def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRows:
@@ -185,7 +181,10 @@ def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRo
         return FileRows(frame, None)
     if target not in frame.columns:
         raise InputError(f"{path} has no column {target!r}; it has {quoted_names(frame.columns)}")
-    return FileRows(frame.drop(columns=target), _target_values(frame[target]))
+    column = frame[target]
+    if column.dtype == object and column.map(lambda value: isinstance(value, list | dict | np.ndarray)).any():
+        raise InputError(f"{path}: column {target!r} has nested values, and a model takes numbers and strings")
+    return FileRows(frame.drop(columns=target), _target_values(column))
 
 
 def _target_values(column: pd.Series) -> np.ndarray:
@@ -202,12 +201,32 @@ def quantities(y: np.ndarray, name: str) -> np.ndarray:
     try:
         numbers = y.astype(np.float64)
     except (TypeError, ValueError) as reason:
-        raise InputError(f"{name} is not a number everywhere: {reason}") from reason
+        raise InputError(f"{name} is not a number everywhere: {reason}{amounts_hint(y)}") from reason
     if not np.isfinite(numbers).all():
         raise InputError(f"{name} is infinite in {int((~np.isfinite(numbers)).sum()):,} rows: leave those cells empty")
     if not np.abs(numbers).max() < LARGEST_NUMBER:
         raise InputError(f"{name} has numbers that are too large to compute with: divide them by their unit")
     return numbers
+
+
+def no_numbers(y: np.ndarray) -> list[Any]:
+    """Return the values of a target that are not plain numbers."""
+    return y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()].tolist()
+
+
+def amounts_hint(y: np.ndarray) -> str:
+    """Return the end of an error message on a target of amounts such as "$1,200"; empty for other targets."""
+    texts = no_numbers(y)
+    if not texts or number_format(texts) is None:
+        return ""
+    return f"; to predict amounts such as {texts[0]!r}, write them as plain numbers, such as 1234.5"
+
+
+def labels(y: np.ndarray) -> np.ndarray:
+    """Return a target as labels: floats without fractions as integers, since missing values convert integers to floats."""
+    if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0.0) < 2**53:
+        return y.astype(np.int64)
+    return y if y.dtype.kind in "iufbU" else np.array([str(value) for value in y])
 
 
 def _npz(path: Path, target: str | None, held_out: bool) -> FileRows:

@@ -110,10 +110,12 @@ class CompiledModel:
         self._points = np.ascontiguousarray(points, dtype=self.dtype)
         self._kernel_values = kernel_values(self._kernel, points, self.dtype)
         self._packed: PackedGaussian | None = None
-        self._classifies = is_classifier(model)
-        if self._classifies:
+        if is_classifier(model):
             self.classes_ = model.classes_
-        self._single = not self._classifies and bool(model._single_output)
+        self._multilabel = bool(getattr(model, "multilabel_", False))
+        # Scores of two classes, and values of one target that the model was given as a vector, are vectors.
+        single = len(self.classes_) == 2 if is_classifier(model) else model._single_output
+        self._has_one_output = bool(single) and not self._multilabel
 
     def _scores(self, X: Any) -> np.ndarray:
         rows = np.asarray(X, dtype=self.dtype)
@@ -133,6 +135,10 @@ class CompiledModel:
         scores += self._bias
         return scores
 
+    def _outputs(self, X: Any) -> np.ndarray:
+        scores = self._scores(X)
+        return scores[:, 0] if self._has_one_output else scores
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the class scores of the model.
 
@@ -146,8 +152,7 @@ class CompiledModel:
         ndarray of shape (n,) or (n, n_classes)
             Scores; one column for two classes.
         """
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
+        return self._outputs(X)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the labels or values that the model predicts.
@@ -162,10 +167,10 @@ class CompiledModel:
         ndarray of shape (n,) or (n, n_outputs)
             One prediction for each row.
         """
-        scores = self._scores(X)
-        if self._classifies:
-            return scores_to_labels(self.classes_, scores)
-        return scores[:, 0] if self._single else scores
+        outputs = self._outputs(X)
+        if not hasattr(self, "classes_"):
+            return outputs
+        return (outputs > 0).astype(np.int64) if self._multilabel else scores_to_labels(self.classes_, outputs)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the class probabilities of the model.
@@ -195,10 +200,7 @@ class CompiledModel:
         object
             An element of `classes_`, a number, or an array of numbers if the model has several outputs.
         """
-        scores = self._scores(np.asarray(x, dtype=self.dtype)[None, :])[0]
-        if not self._classifies:
-            return scores[0] if self._single else scores
-        return self.classes_[int(scores[0] > 0) if len(scores) == 1 else int(scores.argmax())]
+        return self.predict(np.asarray(x, dtype=self.dtype)[None, :])[0]
 
 
 def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:

@@ -32,7 +32,7 @@ from gramless.deployment.compiled import BLOCK_BYTES, BLOCK_ROWS, KernelExpansio
 from gramless.deployment.tuning import TUNING
 from gramless.kernels import RBF, Kernel, ScaledColumns
 from gramless.linalg.operators import evaluate
-from gramless.linalg.operators.jitter import jittered_cholesky
+from gramless.streaming.learners.ridge_sums import RidgeSums
 
 # Decay rates of the moments in Adam, as in its paper.
 _DECAYS = (0.9, 0.999)
@@ -123,7 +123,7 @@ def compress(
     m = n_points if n_points is not None else max(1, n // 100)
     n_interpolated = TUNING.interpolated_rows if optimise else 0
     block_bytes = _block_bytes(expansion, n_interpolated, m, budget)
-    # A large mean of values would lose the digits of their deviations, and the ridge would shrink it.
+    # The gradient steps on float32 values with a large mean would lose the digits of their deviations.
     offset = expansion.bias if objective == "values" else np.zeros_like(expansion.bias)
     full = KernelExpansion(kernel, X, xa.like(expansion.coef, X), xa.like(expansion.bias - offset, X), block_bytes)
     order = rng.permutation(n)
@@ -132,7 +132,6 @@ def compress(
     expected = full(held_out)
     ridge = TUNING.start_ridge if optimise else TUNING.least_squares_ridge
     while True:
-        block_bytes = _block_bytes(expansion, n_interpolated, m, budget)
         start = as_points(select(landmarks, rest, kernel, m, rng, block_bytes), X) + 0
         small = _least_squares(kernel, rows.X, rows.Z, start, ridge, block_bytes)
         if optimise:
@@ -141,6 +140,7 @@ def compress(
         if n_points is not None or changed <= (loss or 0.0) or 2 * m >= len(rest):
             break
         m *= 2
+        block_bytes = _block_bytes(expansion, n_interpolated, m, budget)
     rounded = False
     if half:
         with np.errstate(over="ignore"):
@@ -179,7 +179,7 @@ def _block_bytes(expansion: KernelExpansion, n_interpolated: int, m: int, budget
     parts = {
         "rows": (n_rows + 4 * n) * d * itemsize,
         "scores": 5 * n_rows * k * 8,
-        "normal equations": 4 * m * m * 8,
+        "normal equations": 6 * m * m * 8,
         "gradient steps": 5 * max(TUNING.batch_rows, n_rows // TUNING.steps_per_round) * m * itemsize,
         "one row of kernel values": 12 * n,
     }
@@ -294,18 +294,11 @@ def _least_squares(
     block_bytes: int = BLOCK_BYTES,
 ) -> KernelExpansion:
     """Return the least-squares coefficients and bias for given points, from normal equations in float64."""
-    m = len(points)
-    gram, right = xa.zeros((m + 1, m + 1), X, np.float64), xa.zeros((m + 1, Z.shape[1]), X, np.float64)
-    for rows in slices(len(X), block_rows(m + 1, block_bytes)):
-        block = xa.empty((len(X[rows]), m + 1), X, np.float64)
-        block[:, :m] = evaluate(kernel, X[rows], points)
-        block[:, m] = 1.0
-        gram += block.T @ block
-        right += block.T @ Z[rows]
-    diagonal = xa.to_numpy(xa.namespace(gram).linalg.diagonal(gram))
-    L, _ = jittered_cholesky(gram, ridge * float(diagonal.mean()))
-    solution = xa.cholesky_solve(L, right)
-    return KernelExpansion(kernel, points, solution[:-1], solution[-1], block_bytes)
+    sums = RidgeSums(len(points), Z.shape[1], X)
+    for rows in slices(len(X), block_rows(len(points), block_bytes)):
+        sums.add(evaluate(kernel, X[rows], points), Z[rows])
+    solution = sums.solve(ridge * sums.trace / len(points))
+    return KernelExpansion(kernel, points, solution.A, solution.bias, block_bytes)
 
 
 def _optimised(

@@ -3,12 +3,12 @@
     P(c | x) = softmax_c( a p_c + b log max(p_c, floor) + o_c ),      p_c = the least-squares estimate of P(c | x)
 
 Least squares on class indicators estimates the probabilities themselves, which is `b = 1, a = 0`; large margins need the
-steeper logistic form, `b = 0`. Both slopes are fitted by maximum likelihood to leave-one-out scores: a convex problem in
-`2 + n_classes` numbers, O(n k) for each of about twenty L-BFGS steps. `temperature_losses` fits `a` alone by Newton's
-method, because it compares many models.
+steeper logistic form, `b = 0`. Slopes and offsets maximise the likelihood of leave-one-out scores times a Gaussian prior: a
+convex problem in `2 + n_classes` numbers, O(n k) for each of about twenty L-BFGS steps. `temperature_losses` fits `a` alone
+by Newton's method, because it compares many models.
 
-References: Platt, "Probabilistic outputs for support vector machines", 1999; Kull et al., "Beyond temperature scaling:
-Obtaining well-calibrated multi-class probabilities with Dirichlet calibration", 2019.
+Reference: Kull et al., "Beyond temperature scaling: Obtaining well-calibrated multi-class probabilities with Dirichlet
+calibration", 2019.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from scipy.special import softmax
 
 # Smallest probability that least-squares scores distinguish from zero.
 _FLOOR = 1e-3
-# Weights of the Gaussian priors on offsets (one pseudo-observation) and slopes.
+# Precisions of the Gaussian priors on the offsets and on the slopes, which keep both finite for separable rows. Platt's
+# smoothed targets do so too, but with them the log loss of new rows was 36 % higher in the geometric mean of ten tables.
 _OFFSET_PRIOR = 1.0
-_SLOPE_PRIOR = 1e-3
+_SLOPE_PRIOR = 0.1
 # Largest number of Newton steps for the slope of `temperature_losses`; they end earlier at `_SLOPE_TOLERANCE`.
 _NEWTON_STEPS = 8
 # Relative accuracy of the slope; the loss is accurate to the square of this.
@@ -51,11 +52,6 @@ def fit_link(scores: np.ndarray, codes: np.ndarray, n_classes: int, weights: np.
     rows = np.arange(n)
     w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
     total = float(w.sum())
-    # Platt's targets, the posterior means under a uniform prior, keep the slopes finite for separable rows.
-    counts = np.bincount(codes, weights=w, minlength=n_classes)
-    doubt = 1.0 / (counts[codes] + 2.0)
-    T = np.repeat((doubt / (n_classes - 1))[:, None], n_classes, axis=1)
-    T[rows, codes] = 1.0 - doubt
 
     def loss(t: np.ndarray) -> tuple[float, np.ndarray]:
         slopes, offsets = t[:2], t[2:]
@@ -64,9 +60,9 @@ def fit_link(scores: np.ndarray, codes: np.ndarray, n_classes: int, weights: np.
         P = np.exp(z)
         sums = P.sum(axis=1)
         P /= sums[:, None]
-        value = w @ (np.log(sums) - np.einsum("ij,ij->i", T, z))
+        value = w @ (np.log(sums) - z[rows, codes])
         value += _OFFSET_PRIOR / 2 * offsets @ offsets + _SLOPE_PRIOR / 2 * slopes @ slopes
-        P -= T
+        P[rows, codes] -= 1.0
         P *= w[:, None]
         gradient = np.concatenate(
             [np.einsum("ij,ijf->f", P, F) + _SLOPE_PRIOR * slopes, P.sum(axis=0) + _OFFSET_PRIOR * offsets]

@@ -47,37 +47,41 @@ class TallMatrix:
     ):
         self.shape = shape
         self._n_entries = n_entries
-        self._compute = compute
         self._stored = compute(slice(0, shape[0])) if store else None
+        # Returns a slice of rows in the precision of the data.
+        self._rows = compute if self._stored is None else self._stored.__getitem__
         self._parts = slices(shape[0], tuning.rows_per_part)
 
     @classmethod
     def of(cls, C: Array) -> TallMatrix:
         """Return the tall matrix of a stored array."""
-        return cls((C.shape[0], C.shape[1]), lambda rows: C[rows], store=True)
+        return cls((C.shape[0], C.shape[1]), C.__getitem__, store=True)
 
-    def rows(self, rows: slice) -> Array:
-        """Return a slice of rows in the precision of the data."""
-        return self._compute(rows) if self._stored is None else self._stored[rows]
+    def __sizeof__(self) -> int:
+        # Dask places and spills objects by their size in bytes.
+        return 0 if self._stored is None else self.shape[0] * self.shape[1] * xa.numpy_dtype(self._stored).itemsize
+
+    def _parts_for(self, V: Array) -> list[slice]:
+        """Return the rows that are multiplied together: all of them if the compiled loops read stored values."""
+        whole = self._stored is not None and compiles(self._stored, V, self._n_entries)
+        return [slice(0, self.shape[0])] if whole else self._parts
 
     def transposed_times(self, V: Array) -> Array:
         """Return `C^T V` for `V` in float64."""
-        if self._stored is not None and compiles(self._stored, V, self._n_entries):
-            return transposed_product(self._stored, V, self._n_entries)
         total, in_double = xa.zeros((self.shape[1], V.shape[1]), V), _InDouble()
-        for rows in self._parts:
-            part = self.rows(rows)
-            total += transposed_product(part, V[rows]) if compiles(part, V) else in_double(part).T @ V[rows]
+        for rows in self._parts_for(V):
+            part = self._rows(rows)
+            is_compiled = compiles(part, V, self._n_entries)
+            total += transposed_product(part, V[rows], self._n_entries) if is_compiled else in_double(part).T @ V[rows]
         return total
 
     def times(self, W: Array) -> Array:
         """Return `C W` for `W` in float64."""
-        if self._stored is not None and compiles(self._stored, W, self._n_entries):
-            return product(self._stored, W, self._n_entries)
         out, in_double = xa.empty((self.shape[0], W.shape[1]), W), _InDouble()
-        for rows in self._parts:
-            part = self.rows(rows)
-            out[rows] = product(part, W) if compiles(part, W) else in_double(part) @ W
+        for rows in self._parts_for(W):
+            part = self._rows(rows)
+            is_compiled = compiles(part, W, self._n_entries)
+            out[rows] = product(part, W, self._n_entries) if is_compiled else in_double(part) @ W
         return out
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
@@ -85,7 +89,7 @@ class TallMatrix:
         root, in_double = xa.astype(xa.namespace(weights).sqrt(weights), np.float64), _InDouble()
         for rows in self._parts:
             # In float64: from a million rows on, float32 rounding errors of the sum would exceed the matrix `S`.
-            S = xa.add_gram_(S, in_double(self.rows(rows), root[rows]))
+            S = xa.add_gram_(S, in_double(self._rows(rows), root[rows]))
         return S
 
 

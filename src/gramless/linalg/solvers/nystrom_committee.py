@@ -23,7 +23,7 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.solvers.base import Solver, Status, Step
-from gramless.linalg.solvers.block_rows import BlockGram, BlockRows
+from gramless.linalg.solvers.block_rows import BlockRows
 
 
 class NystromCommittee(Solver):
@@ -64,8 +64,7 @@ class NystromCommittee(Solver):
         # Members are independent, so a solution to start from is ignored.
         total, first = (state["total"], state["members"]) if state else (xa.zeros(tuple(W.shape), W), 0)
         for members in range(first + 1, self.n_members + 1):
-            _, idx, A = blocks.next()
-            gram = BlockGram(A)
+            idx, A, gram = blocks.next()
             inner = A[:, xa.indices(idx, A)] @ gram.solve(A @ Z)
             total = total + A.T @ gram.solve(inner)
             W = total / members

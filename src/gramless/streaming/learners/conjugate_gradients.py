@@ -81,7 +81,7 @@ def solve_by_passes(
     ridge = 1.0 / float(learner.C)
     eps = float(np.finfo(format.dtype).eps)
     factors = NormalFactors(features.kernel, rows.landmarks, eps, ridge=ridge, weight=sums.weight)
-    op = NormalOperator(factors, rows.normal_times, sums.features, ridge=ridge, weight=sums.weight)
+    op = NormalOperator(factors, rows.normal_times, sums.features)
     rhs, target_squares = op.right_hand_side(sums.crossed), sums.centred_squares
     history: list[dict[str, Any]] = []
 
