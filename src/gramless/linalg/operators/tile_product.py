@@ -119,7 +119,8 @@ class CompiledSums:
     def total(self) -> np.ndarray:
         """Return the sums in the shape and precision of the right-hand side."""
         (rows, panels), n = self.sums, self.V.shape[0]
-        return (self.V.from_panels(panels, n) + self.V.from_rows(rows, n)).astype(self.V.dtype, copy=False)
+        total: np.ndarray = self.V.from_panels(panels, n) + self.V.from_rows(rows, n)
+        return total.astype(self.V.dtype, copy=False)
 
 
 class BlasSums:
