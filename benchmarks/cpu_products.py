@@ -39,7 +39,7 @@ from gramless.linalg.operators import KernelOperator, byte_rows
 from gramless.linalg.operators.tile_product import (
     BlasSums,
     CompiledSums,
-    columns_for_loops,
+    PaddedColumns,
     product,
     transposed_product,
 )
@@ -273,7 +273,7 @@ def main() -> None:
     V = rng.normal(size=(third.shape[0], COLUMNS)).astype(np.float32)
     third @ V
     for few, name in ((V, "symmetric product"), (np.ascontiguousarray(V[:, :2]), "symmetric product, 2 columns")):
-        make_sums = partial(CompiledSums, columns_for_loops(few))
+        make_sums = partial(CompiledSums, PaddedColumns(few))
         ways = {"BLAS": lambda few=few: symmetric(third, lambda: BlasSums(few))}
         ways["compiled"] = lambda make_sums=make_sums: symmetric(third, make_sums)
         found[name] = fastest(ways)

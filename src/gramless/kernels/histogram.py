@@ -41,11 +41,10 @@ class HistogramKernel(Kernel):
                 )
         if xa.is_torch(X):
             return _by_feature(self._loop, X, Y, out)
-        from gramless._core.compiled import histogram_loops
+        from gramless._core.compiled import register_tiles
 
         block = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.cast_numpy(out)
-        which = getattr(histogram_loops, self._loop.upper())
-        histogram_loops.sum_over_bins(np.ascontiguousarray(X), np.ascontiguousarray(Y), block, which)
+        register_tiles.fill(getattr(register_tiles, self._loop.upper()), xa.cast_numpy(X), xa.cast_numpy(Y), block)
         return block
 
 

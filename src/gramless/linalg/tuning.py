@@ -92,7 +92,7 @@ class LinalgTuning:
     sparse_rows_on_device: int = 8192
     """Sparse rows that are converted to dense ones on a device at a time."""
     max_narrow_columns: int = 6
-    """Right-hand sides up to which `narrow_products` is used; `tile_loops` multiplies 8 or 12 at a time."""
+    """Right-hand sides up to which products of float32 matrices are summed in float64 at the speed of reading the matrix."""
     max_compiled_double_columns: int = 48
     """Columns beyond which BLAS with a float64 copy is faster than the compiled loops; benchmarks/cpu_products.py."""
     min_entries_to_compile: int = 1 << 22

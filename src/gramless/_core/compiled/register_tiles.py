@@ -1,8 +1,12 @@
 """Blocks whose sums over the features stay in registers: Gaussian kernel values, and sums that no matrix product computes.
 
-    fill    exp(-gamma ||x_i - y_j||^2), sum_k |x_ik - y_jk|, or the number of k with x_ik != y_jk    O(n m d)
+    fill    exp(-gamma ||x_i - y_j||^2), or one of the sums over k below                              O(n m d)
     expand  K(X, points) @ coef; kernel values stay in the first-level cache and are not stored    O(n m (d + k))
     multiply_lower_tiles  K(X, X) @ V, where each value is used for both halves of the matrix    O(n^2 (d / 2 + k))
+
+    CITY_BLOCK    sum_k |x_k - y_k|         HARMONIC      sum_k 2 x_k y_k / (x_k + y_k)
+    DIFFERING     #{k : x_k != y_k}         CHI_SQUARE    sum_k (x_k - y_k)^2 / (x_k + y_k)
+    INTERSECTION  sum_k min(x_k, y_k)
 
 Rows of `X` are packed in strips and the others in panels, both feature by feature. For the Gaussian kernel, with the points
 scaled by `gaussian_scale(gamma)` and `shift_x = -||x||^2 / 2`, an entry is `2^min(<x, y> + shift_x + shift_y, 0)`, computed
@@ -18,7 +22,6 @@ for each feature, fourteen for the exponential in float32 and twenty-one in floa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import factorial, log
 from typing import Any
 
@@ -32,7 +35,10 @@ from gramless._core.compiled import scalar as _scalar
 from gramless._core.compiled import simd as _simd
 from gramless._core.compiled.compiler import numba
 
-GAUSSIAN, CITY_BLOCK, DIFFERING = range(3)
+Points = tuple[np.ndarray, np.ndarray]
+"""Packed points, and minus half of their squared norms."""
+
+GAUSSIAN, CITY_BLOCK, DIFFERING, HARMONIC, CHI_SQUARE, INTERSECTION = range(6)
 """The functions of two rows that `fill` computes."""
 
 PANEL_POINTS = 2 * _simd.LANES
@@ -104,49 +110,6 @@ def _power_of_two(builder: Any, t: Any) -> Any:
     return builder.fmul(p, builder.bitcast(exponent, kind))
 
 
-def _tile(add: Callable[[Any, Any, Any, Any], Any], *, gaussian: bool = False) -> Any:
-    """Return an intrinsic that writes the values of a strip and a panel to rows of `out`; array arguments are addresses.
-
-    `add(builder, total, x, y)` adds the term of one feature to the sums; the type of `number` is the dtype of the values.
-    """
-
-    @intrinsic
-    def tile(
-        context: Any, strip: Any, panel: Any, steps: Any, shift_x: Any, shift_y: Any, out: Any, stride: Any, number: Any
-    ) -> Any:
-        address = types.uintp
-        signature = types.void(address, address, types.intp, address, address, address, types.intp, number)
-        kind = _kind(number)
-        width = _VECTORS if gaussian else 1
-        places = [range(first, first + width) for first in range(0, PANEL_POINTS // kind.count, width)]
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            strip, panel, shift_x, shift_y, out = (
-                _simd.pointer(builder, arguments[i], kind.element) for i in (0, 1, 3, 4, 5)
-            )
-            largest = _constant(kind, 0.0)
-            for vectors in places:
-                step = _simd.tile_step(builder, strip, panel, (STRIP_ROWS, PANEL_POINTS), vectors, kind, add)
-                sums = _simd.accumulate(builder, arguments[2], STRIP_ROWS * width, kind, step)
-                shifts = [_simd.load(builder, _simd.at(builder, shift_y, kind.count * v), kind) for v in vectors]
-                for i in range(STRIP_ROWS):
-                    shift = _simd.broadcast(builder, builder.load(_simd.at(builder, shift_x, i)))
-                    row = _simd.at(builder, out, _simd.times(builder, arguments[6], i))
-                    for place, v in enumerate(vectors):
-                        value = sums[i * width + place]
-                        if gaussian:
-                            # Added after the products, which cancel exactly for equal points with one coordinate.
-                            value = builder.fadd(value, builder.fadd(shift, shifts[place]))
-                            value = _simd.call(builder, f"llvm.minnum.{_simd.suffix(kind)}", kind, value, largest)
-                            value = _power_of_two(builder, value)
-                        _simd.store(builder, value, _simd.at(builder, row, kind.count * v))
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return tile
-
-
 def _add_product(builder: Any, total: Any, x: Any, y: Any) -> Any:
     return _fma(builder, x, y, total)
 
@@ -160,9 +123,80 @@ def _add_unequal(builder: Any, total: Any, x: Any, y: Any) -> Any:
     return builder.fadd(total, builder.uitofp(builder.fcmp_unordered("!=", x, y), x.type))
 
 
-_gaussian_tile = _tile(_add_product, gaussian=True)
-_city_block_tile = _tile(_add_difference)
-_differing_tile = _tile(_add_unequal)
+def _add_over_sum(builder: Any, total: Any, term: Any, x: Any, y: Any) -> Any:
+    """Add `term / (x + y)`, zero for a bin that is empty in both histograms: the smallest normal number bounds the sum."""
+    tiny = _constant(x.type, float(np.finfo(np.float64 if x.type == _simd.DOUBLES else np.float32).tiny))
+    positive = _simd.call(builder, f"llvm.maxnum.{_simd.suffix(x.type)}", x.type, builder.fadd(x, y), tiny)
+    return builder.fadd(total, builder.fdiv(term, positive))
+
+
+def _add_harmonic(builder: Any, total: Any, x: Any, y: Any) -> Any:
+    return _add_over_sum(builder, total, builder.fmul(builder.fadd(x, x), y), x, y)
+
+
+def _add_chi_square(builder: Any, total: Any, x: Any, y: Any) -> Any:
+    difference = builder.fsub(x, y)
+    return _add_over_sum(builder, total, builder.fmul(difference, difference), x, y)
+
+
+def _add_smaller(builder: Any, total: Any, x: Any, y: Any) -> Any:
+    return builder.fadd(total, _simd.call(builder, f"llvm.minnum.{_simd.suffix(x.type)}", x.type, x, y))
+
+
+_TERMS = (_add_product, _add_difference, _add_unequal, _add_harmonic, _add_chi_square, _add_smaller)
+"""For each function of two rows, the code that adds the term of a feature to the sums."""
+
+
+@intrinsic
+def _tile(
+    context: Any,
+    which: Any,
+    strip: Any,
+    panel: Any,
+    steps: Any,
+    shift_x: Any,
+    shift_y: Any,
+    out: Any,
+    stride: Any,
+    number: Any,
+) -> Any:
+    """Write the values of a strip and a panel to rows of `out`; array arguments are addresses.
+
+    The type of `number` is the dtype of the values.
+    """
+    address = types.uintp
+    signature = types.void(types.intp, address, address, types.intp, address, address, address, types.intp, number)
+    kind = _kind(number)
+
+    def write(builder: Any, function: int, addresses: list[Any], steps: Any, stride: Any) -> None:
+        strip, panel, shift_x, shift_y, out = addresses
+        largest = _constant(kind, 0.0)
+        width = _VECTORS if function == GAUSSIAN else 1
+        for first in range(0, PANEL_POINTS // kind.count, width):
+            vectors = range(first, first + width)
+            step = _simd.tile_step(builder, strip, panel, (STRIP_ROWS, PANEL_POINTS), vectors, kind, _TERMS[function])
+            sums = _simd.accumulate(builder, steps, STRIP_ROWS * width, kind, step)
+            shifts = [_simd.load(builder, _simd.at(builder, shift_y, kind.count * v), kind) for v in vectors]
+            for i in range(STRIP_ROWS):
+                shift = _simd.broadcast(builder, builder.load(_simd.at(builder, shift_x, i)))
+                row = _simd.at(builder, out, _simd.times(builder, stride, i))
+                for place, v in enumerate(vectors):
+                    value = sums[i * width + place]
+                    if function == GAUSSIAN:
+                        # Added after the products, which cancel exactly for equal points with one coordinate.
+                        value = builder.fadd(value, builder.fadd(shift, shifts[place]))
+                        value = _simd.call(builder, f"llvm.minnum.{_simd.suffix(kind)}", kind, value, largest)
+                        value = _power_of_two(builder, value)
+                    _simd.store(builder, value, _simd.at(builder, row, kind.count * v))
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        addresses = [_simd.pointer(builder, arguments[i], kind.element) for i in (1, 2, 4, 5, 6)]
+        for function in range(len(_TERMS)):
+            with builder.if_then(builder.icmp_signed("==", arguments[0], ir.Constant(_simd.I64, function))):
+                write(builder, function, addresses, arguments[3], arguments[7])
+        return context.get_dummy_value()
+
+    return signature, generate
 
 
 @intrinsic
@@ -230,27 +264,23 @@ def _add_transposed(context: Any, values: Any, stride: Any, factors: Any, steps:
     return signature, generate
 
 
+# A separate function, so that numba compiles the intrinsic once for each precision and not at each call. The tiles are given
+# by addresses, because numba counts references to each array slice with atomic operations.
 @numba.njit(cache=True, nogil=True)
-def _keep(array: np.ndarray) -> int:
-    """Do nothing: numba frees an array after its last use, and an address is no use."""
-    return array.size
-
-
-# A separate function, so that numba compiles the intrinsics once for each precision and not at each call.
-@numba.njit(cache=True, nogil=True)
-def _values(
-    which: int, strip: int, panel: int, steps: int, shift_x: int, shift_y: int, out: int, stride: int, most: Any
+def _fill_strip(
+    which: int, left: Points, right: Points, s: int, start: int, stop: int, out: np.ndarray, first: int, stride: int
 ) -> None:
-    if which == GAUSSIAN:
-        _gaussian_tile(strip, panel, steps, shift_x, shift_y, out, stride, most)
-    elif which == CITY_BLOCK:
-        _city_block_tile(strip, panel, steps, shift_x, shift_y, out, stride, most)
-    else:
-        _differing_tile(strip, panel, steps, shift_x, shift_y, out, stride, most)
+    """Write the values of strip `s` and the panels from `start` to `stop - 1` to rows of `out` that begin at `first`."""
+    d, size, zero = left[0].shape[1], left[0].itemsize, left[0].dtype.type(0)
+    strip, x = left[0].ctypes.data + size * d * STRIP_ROWS * s, left[1].ctypes.data + size * STRIP_ROWS * s
+    for p in range(start, stop):
+        panel, y = right[0].ctypes.data + size * d * PANEL_POINTS * p, right[1].ctypes.data + size * PANEL_POINTS * p
+        place = out.ctypes.data + size * (first + (p - start) * PANEL_POINTS)
+        _tile(which, strip, panel, d, x, y, place, stride, zero)  # type: ignore[call-arg]
 
 
 @numba.njit(cache=True, nogil=True)
-def strips(X: np.ndarray, shift: np.ndarray, scale: Any) -> tuple[np.ndarray, np.ndarray]:
+def strips(X: np.ndarray, shift: np.ndarray, scale: Any) -> Points:
     """Return the shifted and scaled rows in strips, packed feature by feature, and minus half of their squared norms.
 
     The last strip is padded with zero rows.
@@ -283,8 +313,8 @@ def _pack_panel(X: np.ndarray, first: int, shift: np.ndarray, scale: Any, target
 
 
 @numba.njit(cache=True, nogil=True)
-def panels(X: np.ndarray, shift: np.ndarray, scale: Any, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the shifted and scaled points in panels, minus half of their squared norms, and the first panel of each group.
+def panels(X: np.ndarray, shift: np.ndarray, scale: Any, bounds: np.ndarray) -> tuple[Points, np.ndarray]:
+    """Return the shifted and scaled points in panels, and the first panel of each group.
 
     Group g has the points `bounds[g]` to `bounds[g + 1] - 1`; no panel has points of two groups. The last panel of a group
     is padded with copies of its last point.
@@ -308,7 +338,7 @@ def panels(X: np.ndarray, shift: np.ndarray, scale: Any, bounds: np.ndarray) -> 
                 for k in range(d):
                     padded[i, k] = X[row, k]
             _pack_panel(padded, 0, shift, scale, target, halves)
-    return packed, half, firsts
+    return (packed, half), firsts
 
 
 @numba.njit(cache=True, nogil=True)
@@ -319,36 +349,22 @@ def _panels_per_group(d: int, itemsize: int) -> int:
 @numba.njit(cache=True, nogil=True)
 def _fill(which: int, X: np.ndarray, Y: np.ndarray, shift: np.ndarray, scale: Any, flat: np.ndarray, stride: int) -> None:
     """Write the values of the rows of `X` and `Y`; row i starts at `flat[i * stride]`."""
-    n, m, d = X.shape[0], Y.shape[0], X.shape[1]
-    zero = X.dtype.type(0)
-    left, shift_x = strips(X, shift, scale)
-    right, shift_y, _ = panels(Y, shift, scale, np.array([0, m]))
-    tile = np.empty((STRIP_ROWS, PANEL_POINTS), X.dtype)
-    panel_group = _panels_per_group(d, X.itemsize)
-    # Addresses instead of array slices, because numba counts references to each slice with atomic operations.
-    size = X.itemsize
-    strip_bytes, panel_bytes = size * d * STRIP_ROWS, size * d * PANEL_POINTS
-    from_left, from_right, of_left, of_right = left.ctypes.data, right.ctypes.data, shift_x.ctypes.data, shift_y.ctypes.data
-    into, apart = flat.ctypes.data, tile.ctypes.data
-    for start in range(0, right.shape[0], panel_group):
-        for s in range(left.shape[0]):
-            strip, x = from_left + s * strip_bytes, of_left + size * s * STRIP_ROWS
-            rows = min(STRIP_ROWS, n - s * STRIP_ROWS)
-            for p in range(start, min(start + panel_group, right.shape[0])):
-                panel, y = from_right + p * panel_bytes, of_right + size * p * PANEL_POINTS
-                first = s * STRIP_ROWS * stride + p * PANEL_POINTS
-                if rows == STRIP_ROWS and (p + 1) * PANEL_POINTS <= m:
-                    _values(which, strip, panel, d, x, y, into + size * first, stride, zero)
-                    continue
-                _values(which, strip, panel, d, x, y, apart, PANEL_POINTS, zero)
+    n, m = X.shape[0], Y.shape[0]
+    left, (right, _) = strips(X, shift, scale), panels(Y, shift, scale, np.array([0, m]))
+    n_strips, n_panels = left[0].shape[0], right[0].shape[0]
+    tile = np.empty(STRIP_ROWS * PANEL_POINTS, X.dtype)
+    panel_group = _panels_per_group(X.shape[1], X.itemsize)
+    for start in range(0, n_panels, panel_group):
+        stop = min(start + panel_group, n_panels)
+        for s in range(n_strips):
+            rows, first = min(STRIP_ROWS, n - s * STRIP_ROWS), s * STRIP_ROWS * stride
+            end = min(stop, m // PANEL_POINTS) if rows == STRIP_ROWS else start
+            _fill_strip(which, left, right, s, start, end, flat, first + start * PANEL_POINTS, stride)
+            for p in range(end, stop):
+                _fill_strip(which, left, right, s, p, p + 1, tile, 0, PANEL_POINTS)
                 for r in range(rows):
                     for j in range(min(PANEL_POINTS, m - p * PANEL_POINTS)):
-                        flat[first + r * stride + j] = tile[r, j]
-    _keep(left)
-    _keep(right)
-    _keep(shift_x)
-    _keep(shift_y)
-    _keep(tile)
+                        flat[first + r * stride + p * PANEL_POINTS + j] = tile[r * PANEL_POINTS + j]
 
 
 def fill(
@@ -385,63 +401,45 @@ def columns(coef: np.ndarray, bounds: np.ndarray, firsts: np.ndarray, lanes: int
 
 
 @numba.njit(cache=True, nogil=True)
-def expand(
-    left: np.ndarray,
-    shift_x: np.ndarray,
-    right: np.ndarray,
-    shift_y: np.ndarray,
-    firsts: np.ndarray,
-    coef: np.ndarray,
-    into: np.ndarray,
-    scores: np.ndarray,
+def _multiply_strip(
+    values: np.ndarray, stride: int, coef: np.ndarray, pair: int, start: int, stop: int, sums: np.ndarray
 ) -> None:
+    """Write the products of a strip of values of the panels from `start` to `stop - 1` and a pair of columns to `sums`."""
+    lanes, zero = coef.shape[3], values.dtype.type(0)
+    weights = coef.ctypes.data + coef.strides[0] * pair + coef.strides[1] * (start * PANEL_POINTS // lanes)
+    n_vectors = (stop - start) * PANEL_POINTS // lanes
+    _dots(values.ctypes.data, stride, weights, n_vectors, sums.ctypes.data, zero)  # type: ignore[call-arg]
+
+
+@numba.njit(cache=True, nogil=True)
+def expand(left: Points, right: Points, firsts: np.ndarray, coef: np.ndarray, into: np.ndarray, scores: np.ndarray) -> None:
     """Add `K(rows, points of g) @ coef of g` to the columns `into[g]` of `scores`, for every group of points.
 
     Sums over a few hundred points have the dtype of the points; the sums of these have the dtype of `scores`.
     """
     mode: Any = _simd.flush_subnormals()  # type: ignore[call-arg]
-    d = left.shape[1]
-    lanes = coef.shape[3]
-    panel_group = _panels_per_group(d, left.itemsize)
+    n_strips, d, _ = left[0].shape
+    panel_group = _panels_per_group(d, coef.itemsize)
     width = panel_group * PANEL_POINTS
-    values = np.empty((STRIP_ROWS, width), left.dtype)
-    sums = np.empty((STRIP_ROWS, _COLUMNS), left.dtype)
-    zero, size, pair_bytes = left.dtype.type(0), left.itemsize, coef.itemsize * coef[0].size
-    strip_bytes, panel_bytes = size * d * STRIP_ROWS, size * d * PANEL_POINTS
-    from_left, from_right, of_left, of_right = left.ctypes.data, right.ctypes.data, shift_x.ctypes.data, shift_y.ctypes.data
-    block, factors, products = values.ctypes.data, coef.ctypes.data, sums.ctypes.data
+    values = np.empty(STRIP_ROWS * width, coef.dtype)
+    sums = np.empty((STRIP_ROWS, _COLUMNS), coef.dtype)
     for g in range(firsts.size - 1):
         for start in range(firsts[g], firsts[g + 1], panel_group):
             stop = min(start + panel_group, firsts[g + 1])
-            for s in range(left.shape[0]):
-                strip, x = from_left + s * strip_bytes, of_left + size * s * STRIP_ROWS
-                for p in range(start, stop):
-                    panel, y = from_right + p * panel_bytes, of_right + size * p * PANEL_POINTS
-                    _values(GAUSSIAN, strip, panel, d, x, y, block + size * (p - start) * PANEL_POINTS, width, zero)
-                rows = min(STRIP_ROWS, scores.shape[0] - s * STRIP_ROWS)
+            for s in range(n_strips):
+                _fill_strip(GAUSSIAN, left, right, s, start, stop, values, 0, width)
                 for pair in range(coef.shape[0]):
-                    weights = factors + pair * pair_bytes + size * _COLUMNS * start * PANEL_POINTS
-                    _dots(block, width, weights, (stop - start) * PANEL_POINTS // lanes, products, zero)
+                    _multiply_strip(values, width, coef, pair, start, stop, sums)
                     for c in range(min(_COLUMNS, into.shape[1] - pair * _COLUMNS)):
                         column = into[g, pair * _COLUMNS + c]
-                        for r in range(rows):
+                        for r in range(min(STRIP_ROWS, scores.shape[0] - s * STRIP_ROWS)):
                             scores[s * STRIP_ROWS + r, column] += sums[r, c]
-    _keep(values)
-    _keep(sums)
     _simd.restore_subnormals(mode)
 
 
 @numba.njit(cache=True, nogil=True)
 def multiply_lower_tiles(
-    left: np.ndarray,
-    shift_x: np.ndarray,
-    right: np.ndarray,
-    shift_y: np.ndarray,
-    factors: np.ndarray,
-    coef: np.ndarray,
-    out: np.ndarray,
-    first: int,
-    step: int,
+    left: Points, right: Points, factors: np.ndarray, coef: np.ndarray, out: np.ndarray, first: int, step: int
 ) -> None:
     """Add the products of the tiles `first`, `first + step`, ... of the lower half of a Gaussian kernel matrix to `out`.
 
@@ -450,45 +448,36 @@ def multiply_lower_tiles(
     few hundred points have the dtype of the points.
     """
     mode: Any = _simd.flush_subnormals()  # type: ignore[call-arg]
-    d, lanes, n_pairs = left.shape[1], coef.shape[3], coef.shape[0]
-    zero, size = left.dtype.type(0), left.itemsize
-    panel_group = _panels_per_group(d, size)
+    n_strips, n_panels, n_pairs, lanes = left[0].shape[0], right[0].shape[0], coef.shape[0], coef.shape[3]
+    panel_group = _panels_per_group(left[0].shape[1], coef.itemsize)
     width = panel_group * PANEL_POINTS
-    values = np.empty((STRIP_ROWS, width), left.dtype)
-    sums = np.empty((STRIP_ROWS, _COLUMNS), left.dtype)
-    below = np.zeros((n_pairs, width // lanes, _COLUMNS, lanes), left.dtype)
-    strip_bytes, panel_bytes = size * d * STRIP_ROWS, size * d * PANEL_POINTS
-    from_left, from_right, of_left, of_right = left.ctypes.data, right.ctypes.data, shift_x.ctypes.data, shift_y.ctypes.data
-    block, products, of_rows, of_columns = values.ctypes.data, sums.ctypes.data, factors.ctypes.data, coef.ctypes.data
-    row_bytes, column_bytes, below_bytes = size * factors[0].size, size * coef[0].size, size * below[0].size
-    totals = below.ctypes.data
-    n_tiles = -(-right.shape[0] * PANEL_POINTS // TILE_ROWS)
+    values = np.empty(STRIP_ROWS * width, coef.dtype)
+    sums = np.empty((STRIP_ROWS, _COLUMNS), coef.dtype)
+    below = np.zeros((n_pairs, width // lanes, _COLUMNS, lanes), coef.dtype)
+    zero = coef.dtype.type(0)
     number = 0
-    for i in range(n_tiles):
-        first_strip, last_strip = i * TILE_ROWS // STRIP_ROWS, min((i + 1) * TILE_ROWS // STRIP_ROWS, left.shape[0])
+    for i in range(-(-n_panels * PANEL_POINTS // TILE_ROWS)):
+        first_strip, last_strip = i * TILE_ROWS // STRIP_ROWS, min((i + 1) * TILE_ROWS // STRIP_ROWS, n_strips)
         for j in range(i + 1):
             number += 1
             if (number - 1 - first) % step:
                 continue
-            last_panel = min((j + 1) * TILE_ROWS // PANEL_POINTS, right.shape[0])
+            last_panel = min((j + 1) * TILE_ROWS // PANEL_POINTS, n_panels)
             for start in range(j * TILE_ROWS // PANEL_POINTS, last_panel, panel_group):
                 stop = min(start + panel_group, last_panel)
                 n_vectors, vector = (stop - start) * PANEL_POINTS // lanes, start * PANEL_POINTS // lanes
                 for s in range(first_strip, last_strip):
-                    strip, x = from_left + s * strip_bytes, of_left + size * s * STRIP_ROWS
-                    for p in range(start, stop):
-                        panel, y = from_right + p * panel_bytes, of_right + size * p * PANEL_POINTS
-                        _values(GAUSSIAN, strip, panel, d, x, y, block + size * (p - start) * PANEL_POINTS, width, zero)
+                    _fill_strip(GAUSSIAN, left, right, s, start, stop, values, 0, width)
                     for pair in range(n_pairs):
-                        weights = of_columns + pair * column_bytes + size * _COLUMNS * start * PANEL_POINTS
-                        _dots(block, width, weights, n_vectors, products, zero)
+                        _multiply_strip(values, width, coef, pair, start, stop, sums)
                         for r in range(min(STRIP_ROWS, out.shape[1] * lanes - s * STRIP_ROWS)):
                             row = s * STRIP_ROWS + r
                             for c in range(_COLUMNS):
                                 out[pair, row // lanes, c, row % lanes] += sums[r, c]
                         if i != j:
-                            weights = of_rows + pair * row_bytes + size * _COLUMNS * s * STRIP_ROWS
-                            _add_transposed(block, width, weights, n_vectors, totals + pair * below_bytes, zero)
+                            weights = factors.ctypes.data + factors.strides[0] * pair + factors.strides[1] * s * STRIP_ROWS
+                            totals = below.ctypes.data + below.strides[0] * pair
+                            _add_transposed(values.ctypes.data, width, weights, n_vectors, totals, zero)
                     if i != j and ((s - first_strip) % _SUMMED_STRIPS == _SUMMED_STRIPS - 1 or s == last_strip - 1):
                         for pair in range(n_pairs):
                             for v in range(n_vectors):
@@ -496,9 +485,6 @@ def multiply_lower_tiles(
                                     for lane in range(lanes):
                                         out[pair, vector + v, c, lane] += below[pair, v, c, lane]
                                         below[pair, v, c, lane] = zero
-    _keep(values)
-    _keep(sums)
-    _keep(below)
     _simd.restore_subnormals(mode)
 
 

@@ -1,13 +1,13 @@
-"""Compiled products of one tile `T` and its transpose with 8 or 12 columns; imported only with AVX-512 or AVX2.
+"""Compiled products of one tile `T` and its transpose with a few columns; imported only with AVX-512 or AVX2.
 
     out_rows += T V_columns        out_columns += T^T V_rows
 
 A tile of a symmetric matrix is needed for both triangles. BLAS copies its operands before the product, which takes as long
 as the product for a dozen columns, and reads the tile once for each triangle. These loops compute both products of a strip
-of rows while the strip is in the cache. The sums of two rows (or two vectors of columns) with 8 or 12 columns stay in
-registers. The 16 registers of AVX2 suffice for one row and 8 columns, or for two rows and 6 columns; 12 columns are
-therefore two groups, and the right-hand sides of one group stay in the first-level cache. Sums have the dtype of the
-columns; a float32 tile is converted when it is multiplied with float64 columns.
+of rows while the strip is in the cache. The sums of a few rows (or vectors of columns) with all columns stay in registers.
+The 16 registers of AVX2 suffice for 8 sums, or for 12 if fewer operands are in registers; 12 columns are therefore two
+groups, and the right-hand sides of one group stay in the first-level cache. Sums have the dtype of the columns; a float32
+tile is converted when it is multiplied with float64 columns.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, register_jitable
 
 from gramless._core.compiled import simd as _simd
 from gramless._core.compiled.compiler import numba
 
-WIDTHS = (8, 12)
+WIDTHS = (1, 2, 4, 6, 8, 12)
 """Numbers of columns that one call multiplies."""
-_STRIP = 64  # rows that stay in the cache for both products
+_STRIP = 32  # rows that stay in the cache for both products
 
 
 @register_jitable
 def _shape(width: int) -> tuple[int, int]:
     """Return the rows (or vectors) in a register tile and the number of groups of columns, limited by the registers."""
-    if _simd.LANES == 16:
-        return 2, 1
-    return (2, 2) if width == 12 else (1, 1)
+    if width % 6 == 0:
+        return (24 // width, 1) if _simd.LANES == 16 else (2, width // 6)
+    return min(4, (16 if _simd.LANES == 16 else 8) // width), 1
 
 
 def _vectors(entry: Any, number: Any) -> tuple[Any, Any]:
@@ -60,80 +61,85 @@ def _add_outer(builder: Any, entries: Any, factor: Callable[[int], Any], sums: A
     return new
 
 
-@intrinsic(prefer_literal=True)
-def _times_rows(
-    context: Any, rows: Any, stride: Any, packed: Any, steps: Any, out: Any, entry: Any, number: Any, width: Any
-) -> Any:
-    """Compute `out[r][width] += rows[r] @ V` for the rows of a register tile, with V packed as [steps][width][lanes].
+def _product(multiply: Callable[..., None]) -> Any:
+    """Return an intrinsic that adds products to `out`, all sums of which stay in registers.
 
-    One call computes one group of columns, which starts at the given addresses. `entry` and `number` only pass the dtypes
-    of the tile and of V.
+    It calls the code that `multiply` generates for the given number of columns, one of `WIDTHS`. One call computes one
+    group of columns, which starts at the given addresses. `entry` and `number` only pass the dtypes of the tile and of V.
     """
-    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, entry, number, width)
-    stored, summed = _vectors(entry, number)
-    columns = width.literal_value
-    tile_rows, n_groups = _shape(columns)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first = _simd.pointer(builder, arguments[0], stored.element)
-        rows = [_simd.at(builder, first, _simd.times(builder, arguments[1], r)) for r in range(tile_rows)]
-        # The next rows are prefetched explicitly: a row has at least one memory page, and the hardware does not prefetch
-        # across pages.
-        following = [_simd.at(builder, row, _simd.times(builder, arguments[1], tile_rows)) for row in rows]
-        packed, out = (_simd.pointer(builder, arguments[i], summed.element) for i in (2, 4))
+    @intrinsic
+    def product(
+        context: Any, entries: Any, stride: Any, V: Any, steps: Any, out: Any, entry: Any, number: Any, columns: Any
+    ) -> Any:
+        address = types.uintp
+        signature = types.void(address, types.intp, address, types.intp, address, entry, number, types.intp)
+        stored, summed = _vectors(entry, number)
 
-        def step(k: Any, sums: Any) -> list[Any]:
-            along = _simd.times(builder, k, summed.count)
-            entries = [_load_entries(builder, _simd.at(builder, row, along), stored, summed) for row in rows]
-            for row in following:
-                _simd.prefetch(builder, _simd.at(builder, row, along))
-            here = _simd.at(builder, packed, _simd.times(builder, k, summed.count * columns))
-            return _add_outer(
-                builder, entries, lambda c: _simd.load(builder, _simd.at(builder, here, summed.count * c), summed), sums
-            )
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            entries = _simd.pointer(builder, arguments[0], stored.element)
+            V, out = (_simd.pointer(builder, arguments[i], summed.element) for i in (2, 4))
+            for width in WIDTHS:
+                with builder.if_then(builder.icmp_signed("==", arguments[7], ir.Constant(_simd.I64, width))):
+                    multiply(builder, entries, arguments[1], V, arguments[3], out, stored, summed, width)
+            return context.get_dummy_value()
 
-        group = columns // n_groups
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], tile_rows * group, summed, step)):
-            target = _simd.at(builder, out, place // group * columns + place % group)
-            builder.store(_simd.add_lanes(builder, value, builder.load(target)), target)
-        return context.get_dummy_value()
+        return signature, generate
 
-    return signature, generate
+    return product
 
 
-@intrinsic(prefer_literal=True)
-def _times_vectors(
-    context: Any, corner: Any, stride: Any, factors: Any, steps: Any, out: Any, entry: Any, number: Any, width: Any
-) -> Any:
-    """Compute `out[r][width][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, with V of shape (steps, width).
+def _multiply_rows(
+    builder: Any, first: Any, stride: Any, packed: Any, steps: Any, out: Any, stored: Any, summed: Any, width: int
+) -> None:
+    """Compute `out[r][width] += rows[r] @ V` for the rows of a register tile, with V packed as [steps][width][lanes]."""
+    tile_rows, n_groups = _shape(width)
+    rows = [_simd.at(builder, first, _simd.times(builder, stride, r)) for r in range(tile_rows)]
+    # The next rows are prefetched explicitly: a row has at least one memory page, and the hardware does not prefetch
+    # across pages.
+    following = [_simd.at(builder, row, _simd.times(builder, stride, tile_rows)) for row in rows]
 
-    Groups of columns, `entry` and `number` are as in `_times_rows`.
-    """
-    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, entry, number, width)
-    stored, summed = _vectors(entry, number)
-    columns = width.literal_value
-    tile_rows, n_groups = _shape(columns)
+    def step(k: Any, sums: Any) -> list[Any]:
+        along = _simd.times(builder, k, summed.count)
+        entries = [_load_entries(builder, _simd.at(builder, row, along), stored, summed) for row in rows]
+        for row in following:
+            _simd.prefetch(builder, _simd.at(builder, row, along))
+        here = _simd.at(builder, packed, _simd.times(builder, k, summed.count * width))
+        return _add_outer(
+            builder, entries, lambda c: _simd.load(builder, _simd.at(builder, here, summed.count * c), summed), sums
+        )
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        corner = _simd.pointer(builder, arguments[0], stored.element)
-        factors, out = (_simd.pointer(builder, arguments[i], summed.element) for i in (2, 4))
+    group = width // n_groups
+    for place, value in enumerate(_simd.accumulate(builder, steps, tile_rows * group, summed, step)):
+        target = _simd.at(builder, out, place // group * width + place % group)
+        builder.store(_simd.add_lanes(builder, value, builder.load(target)), target)
 
-        def step(k: Any, sums: Any) -> list[Any]:
-            row = _simd.at(builder, corner, builder.mul(k, arguments[1]))
-            places = [_simd.at(builder, row, summed.count * r) for r in range(tile_rows)]
-            entries = [_load_entries(builder, place, stored, summed) for place in places]
-            here = _simd.at(builder, factors, _simd.times(builder, k, columns))
-            return _add_outer(
-                builder, entries, lambda c: _simd.broadcast(builder, builder.load(_simd.at(builder, here, c))), sums
-            )
 
-        group = columns // n_groups
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], tile_rows * group, summed, step)):
-            target = _simd.at(builder, out, summed.count * (place // group * columns + place % group))
-            _simd.store(builder, builder.fadd(_simd.load(builder, target, summed), value), target)
-        return context.get_dummy_value()
+def _multiply_vectors(
+    builder: Any, corner: Any, stride: Any, factors: Any, steps: Any, out: Any, stored: Any, summed: Any, width: int
+) -> None:
+    """Compute `out[r][width][lanes] += T[:, r lanes : (r + 1) lanes]^T @ V`, with V of shape (steps, width)."""
+    tile_vectors, n_groups = _shape(width)
 
-    return signature, generate
+    def step(k: Any, sums: Any) -> list[Any]:
+        row = _simd.at(builder, corner, builder.mul(k, stride))
+        places = [_simd.at(builder, row, summed.count * r) for r in range(tile_vectors)]
+        entries = [_load_entries(builder, place, stored, summed) for place in places]
+        for place in places:
+            _simd.prefetch(builder, _simd.at(builder, place, summed.count * tile_vectors))
+        here = _simd.at(builder, factors, _simd.times(builder, k, width))
+        return _add_outer(
+            builder, entries, lambda c: _simd.broadcast(builder, builder.load(_simd.at(builder, here, c))), sums
+        )
+
+    group = width // n_groups
+    for place, value in enumerate(_simd.accumulate(builder, steps, tile_vectors * group, summed, step)):
+        target = _simd.at(builder, out, summed.count * (place // group * width + place % group))
+        _simd.store(builder, builder.fadd(_simd.load(builder, target, summed), value), target)
+
+
+_times_rows = _product(_multiply_rows)
+_times_vectors = _product(_multiply_vectors)
 
 
 @numba.njit(
@@ -175,18 +181,12 @@ def add_products(
             here = of_columns + size * first * lanes
             for i in range(start, stop if right and tiled_columns else start, tile_rows):
                 row, target = tile + T.itemsize * stride * i, to_rows + size * (columns * i + first)
-                if columns == 8:
-                    _times_rows(row, stride, here, tiled_columns // lanes, target, entry, number, 8)
-                else:
-                    _times_rows(row, stride, here, tiled_columns // lanes, target, entry, number, 12)
+                _times_rows(row, stride, here, tiled_columns // lanes, target, entry, number, columns)
         for j in range(0, tiled_columns if left else 0, tile_rows * lanes):
             corner = tile + T.itemsize * (stride * start + j)
             for first in range(0, columns, group):
                 here, target = of_rows + size * (columns * start + first), to_columns + size * (columns * j + first * lanes)
-                if columns == 8:
-                    _times_vectors(corner, stride, here, stop - start, target, entry, number, 8)
-                else:
-                    _times_vectors(corner, stride, here, stop - start, target, entry, number, 12)
+                _times_vectors(corner, stride, here, stop - start, target, entry, number, columns)
     # The remaining columns and rows, which fill no complete vector or register tile.
     for i in range(height):
         for j in range(tiled_columns if i < tiled_rows else 0, width):

@@ -174,17 +174,17 @@ class PackedGaussian:
                 f"coefficients of shape {coef.shape} and groups {bounds.tolist()} do not match {len(points)} points"
             )
         self._scale, self._shift = dtype.type(register_tiles.gaussian_scale(gamma)), offset_to_remove(points)
-        self._points = self._tiles.panels(np.ascontiguousarray(points), self._shift, self._scale, bounds)
+        self._points, self._firsts = self._tiles.panels(np.ascontiguousarray(points), self._shift, self._scale, bounds)
         lanes = self._tiles.lanes(dtype.itemsize)
-        self._coef = self._tiles.columns(np.ascontiguousarray(coef, dtype), bounds, self._points[-1], lanes)
+        self._coef = self._tiles.columns(np.ascontiguousarray(coef, dtype), bounds, self._firsts, lanes)
 
     def add(self, X: np.ndarray, out: np.ndarray) -> None:
         """Add the expansions at the rows `X`, in the dtype of the points, to `out`, in the calling thread."""
         xa.check_same_columns(X, self._points[0])
         if out.shape[0] != len(X) or self._into.min(initial=0) < 0 or self._into.max(initial=-1) >= out.shape[1]:
             raise ValueError(f"the scores of {len(X)} rows cannot be written to an array of shape {out.shape}")
-        left, shifts = self._tiles.strips(np.ascontiguousarray(X), self._shift, self._scale)
-        self._tiles.expand(left, shifts, *self._points, self._coef, self._into, out)
+        rows = self._tiles.strips(np.ascontiguousarray(X), self._shift, self._scale)
+        self._tiles.expand(rows, self._points, self._firsts, self._coef, self._into, out)
 
 
 def is_register_problem(kernel: Kernel, n: int, d: int) -> bool:
@@ -216,7 +216,7 @@ class SymmetricGaussian:
         rows, shift = np.ascontiguousarray(X), offset_to_remove(X)
         scale = X.dtype.type(register_tiles.gaussian_scale(gamma))
         self._strips = register_tiles.strips(rows, shift, scale)
-        *self._panels, self._firsts = register_tiles.panels(rows, shift, scale, self._bounds)
+        self._panels, self._firsts = register_tiles.panels(rows, shift, scale, self._bounds)
 
     def __matmul__(self, V: np.ndarray) -> np.ndarray:
         n, k = V.shape
@@ -229,7 +229,7 @@ class SymmetricGaussian:
 
         def work(number: int) -> np.ndarray:
             out = np.zeros(coef.shape)
-            self._tiles.multiply_lower_tiles(*self._strips, *self._panels, factors, coef, out, number, workers)
+            self._tiles.multiply_lower_tiles(self._strips, self._panels, factors, coef, out, number, workers)
             return out
 
         total, *others = run_threads(work, workers, blas=False)

@@ -36,7 +36,7 @@ from gramless.linalg.operators.blocks import (
     workers_for,
 )
 from gramless.linalg.operators.fused import prepare as prepare_fused
-from gramless.linalg.operators.tile_product import PANEL, BlasSums, CompiledSums, can_compile, columns_for_loops
+from gramless.linalg.operators.tile_product import PANEL, BlasSums, CompiledSums, PaddedColumns, can_compile
 from gramless.linalg.tuning import TUNING
 
 
@@ -127,7 +127,7 @@ class KernelOperator(Operator):
         aligned = len(self._tiles) == 1 or self.edge % PANEL == 0
         same = self.dtype == xa.numpy_dtype(V)
         if aligned and same and can_compile(V, self.shape[0] ** 2 // 2, self.dtype):
-            make_sums: Callable[[], CompiledSums | BlasSums] = partial(CompiledSums, columns_for_loops(V))
+            make_sums: Callable[[], CompiledSums | BlasSums] = partial(CompiledSums, PaddedColumns(xa.to_numpy(V)))
         else:
             make_sums = partial(BlasSums, V)
 

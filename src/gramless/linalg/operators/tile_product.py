@@ -3,9 +3,8 @@
     CompiledSums, BlasSums         A V, where each thread sums the products of its tiles for both halves of A
     product, transposed_product    C W and C^T V in float64 for a float32 matrix C, which is not copied to float64
 
-The compiled loops need AVX-512 or AVX2: those of `_core.compiled.narrow_products` are for up to six columns, with float64
-sums, those of `_core.compiled.tile_loops` for more. `NarrowColumns` and `PaddedColumns` store the right-hand side in the
-layouts that the loops read. A tile is read once for both halves; BLAS reads it twice and packs it first
+The compiled loops of `_core.compiled.tile_loops` need AVX-512 or AVX2; `PaddedColumns` stores the right-hand side in the two
+layouts that they read. A tile is read once for both halves; BLAS reads it twice and packs it first
 (`benchmarks/cpu_products.py`).
 """
 
@@ -44,41 +43,23 @@ def can_compile(V: Array, n_entries: int, dtype: np.dtype) -> bool:
     return lanes() > 0 and not short_of_registers
 
 
-class NarrowColumns:
-    """Few columns, transposed and in float64, for `narrow_products`: one layout for the rows and the columns of a matrix."""
-
-    def __init__(self, V: np.ndarray):
-        self.shape, self._dtype = V.shape, V.dtype
-        self.rows = self.panels = np.ascontiguousarray(V.T, np.float64)
-
-    def zero_rows(self, n: int) -> np.ndarray:
-        """Return zero sums for `n` rows of a matrix."""
-        return np.zeros((self.shape[1], n))
-
-    def from_rows(self, sums: np.ndarray, n: int) -> np.ndarray:
-        """Return sums for `n` rows of a matrix in the shape and precision of the right-hand side."""
-        return np.ascontiguousarray(sums.T[:n], self._dtype)
-
-    zero_panels, from_panels = zero_rows, from_rows
-
-    def add(self, tile: np.ndarray, rows: slice, columns: slice, V: Halves, out: Halves, right: bool, left: bool) -> None:
-        """Add the products of the tile at these rows and columns of a matrix with `V` from the right and from the left."""
-        from gramless._core.compiled.narrow_products import add_narrow
-
-        add_narrow(*xa.as_flat(tile), tile.shape, (rows.start, columns.start), *V, *out, right, left)
-
-
 class PaddedColumns:
-    """The right-hand side in groups of 8 or 12 columns: as rows, and as panels of a few rows with the columns first."""
+    """The right-hand side in groups of columns: as rows, and as panels of a few rows with the columns first.
+
+    Few columns are converted to float64, because reading the matrix takes longer than their products in either precision.
+    """
 
     def __init__(self, V: np.ndarray):
         from gramless._core.compiled.simd import LANES
         from gramless._core.compiled.tile_loops import WIDTHS
 
         n, k = self.shape = V.shape
+        self.dtype = V.dtype
+        V = V.astype(np.float64) if k <= TUNING.max_narrow_columns else V
         self.lanes = LANES * 4 // V.itemsize
-        # The width with the fewest empty columns; if two widths have equally few, the larger one.
-        self.width = min(WIDTHS, key=lambda width: (-(-k // width) * width, -width))
+        # One group if possible; of several groups, those with the fewest empty columns, and of equal ones the widest.
+        fitting = [width for width in WIDTHS if width >= k]
+        self.width = fitting[0] if fitting else min(WIDTHS[-2:], key=lambda width: (-(-k // width) * width, -width))
         self.groups = -(-k // self.width)
         self._padded = np.zeros((-(-n // self.lanes) * self.lanes, self.groups * self.width), V.dtype)
         self._padded[:n, :k] = V
@@ -123,18 +104,12 @@ def _in_lines(A: np.ndarray) -> np.ndarray:
     return copy
 
 
-def columns_for_loops(V: Array) -> NarrowColumns | PaddedColumns:
-    """Return the columns in the layout of the compiled loops for their number."""
-    return (NarrowColumns if V.shape[1] <= TUNING.max_narrow_columns else PaddedColumns)(xa.to_numpy(V))
-
-
 class CompiledSums:
     """Part of `A V` of one thread, by the compiled loops."""
 
-    def __init__(self, V: NarrowColumns | PaddedColumns):
+    def __init__(self, V: PaddedColumns):
         self.V = V
-        rows = np.zeros_like(V.rows)
-        self.sums = rows, rows if V.panels is V.rows else np.zeros_like(V.panels)
+        self.sums = np.zeros_like(V.rows), np.zeros_like(V.panels)
 
     def add(self, tile: Array, rows: slice, columns: slice) -> None:
         """Add the products of a tile for both halves of the matrix."""
@@ -142,10 +117,10 @@ class CompiledSums:
         self.V.add(xa.cast_numpy(tile), rows, columns, factors, self.sums, True, rows != columns)
 
     def total(self) -> np.ndarray:
-        """Return the sums in the shape of the right-hand side."""
+        """Return the sums in the shape and precision of the right-hand side."""
         (rows, panels), n = self.sums, self.V.shape[0]
-        total = self.V.from_rows(rows, n)
-        return total if rows is panels else self.V.from_panels(panels, n) + total
+        total: np.ndarray = self.V.from_panels(panels, n) + self.V.from_rows(rows, n)
+        return total.astype(self.V.dtype, copy=False)
 
 
 class BlasSums:
@@ -166,7 +141,7 @@ class BlasSums:
 
 def compiles(C: Array, V: Array, n_entries: int = 0) -> TypeGuard[np.ndarray]:
     """Return whether float64 products of `C`, part of a matrix of `n_entries`, and `V` run in the compiled loops."""
-    if not isinstance(C, np.ndarray) or C.dtype != np.float32 or C.strides[1] != C.itemsize:
+    if not isinstance(C, np.ndarray) or C.dtype != np.float32 or C.strides[1] != C.itemsize or not C.size:
         return False
     return V.shape[1] <= TUNING.max_compiled_double_columns and can_compile(V, max(C.size, n_entries), C.dtype)
 
@@ -176,7 +151,7 @@ def product(C: Array, W: Array, n_entries: int = 0) -> Array:
     if not compiles(C, W, n_entries):
         return xa.astype(C, np.float64) @ W
     # The row operand is not read, and the column result is not written.
-    columns, m = columns_for_loops(W), slice(0, C.shape[1])
+    columns, m = PaddedColumns(xa.to_numpy(W)), slice(0, C.shape[1])
     out = columns.zero_rows(len(C))
     ends = out, columns.panels
     _for_each_part(len(C), lambda rows: columns.add(C[rows], rows, m, ends, ends, True, False))
@@ -187,7 +162,7 @@ def transposed_product(C: Array, V: Array, n_entries: int = 0) -> Array:
     """Return `C^T V` with `V` and the sums in float64."""
     if not compiles(C, V, n_entries):
         return xa.astype(C, np.float64).T @ V
-    columns, m = columns_for_loops(V), C.shape[1]
+    columns, m = PaddedColumns(xa.to_numpy(V)), C.shape[1]
 
     def work(part: slice) -> np.ndarray:
         ends = columns.rows, columns.zero_panels(m)
