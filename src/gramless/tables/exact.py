@@ -8,8 +8,7 @@ operations and one `n x n` matrix in total. Float32 is used for large matrices w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.threads import CPU_TILE, one_blas_thread, slices
-from gramless.inference.leave_one_out import DenseFit, solve_dense
+from gramless.inference.leave_one_out import solve_dense
 from gramless.kernels import Kernel
 from gramless.linalg.operators import KernelOperator
 
@@ -51,29 +50,6 @@ CachedMatrices: TypeAlias = dict[type, np.ndarray]
 """Kernel matrix of one kernel and one set of points, by precision."""
 
 
-class MatrixPool:
-    """Reusable memory for temporary matrices, which saves the time in which the operating system clears new pages."""
-
-    def __init__(self) -> None:
-        self._free: list[np.ndarray] = []
-
-    @contextmanager
-    def copy(self, K: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield a row-major copy of a matrix that is valid within the context; thread-safe."""
-        try:
-            memory = self._free.pop()
-        except IndexError:
-            memory = np.empty(0, np.uint8)
-        if memory.nbytes < K.nbytes:
-            memory = np.empty(K.nbytes, np.uint8)
-        A = memory[: K.nbytes].view(K.dtype).reshape(K.shape)
-        np.copyto(A, K)
-        try:
-            yield A
-        finally:
-            self._free.append(memory)
-
-
 def solve_exact(
     X: np.ndarray,
     kernel: Kernel,
@@ -82,7 +58,6 @@ def solve_exact(
     *,
     single_from: int = SINGLE_FROM,
     cached: CachedMatrices | None = None,
-    pool: MatrixPool | None = None,
 ) -> ExactSolution | None:
     """Solve for the columns of `Z` with ridge `1 / (C w_i)`; return None if the matrix cannot be factored even in float64.
 
@@ -94,21 +69,16 @@ def solve_exact(
         points = X.astype(dtype, copy=False)
         with one_blas_thread() if n < SHARED_FROM else nullcontext():
             if cached is None or n >= SHARED_FROM:
-                found = _solve_with_ridge(upper_kernel_matrix(points, kernel), ridge, Z)
+                A = upper_kernel_matrix(points, kernel)
             else:
                 if dtype not in cached:
                     cached[dtype] = upper_kernel_matrix(points, kernel)
-                with (pool or MatrixPool()).copy(cached[dtype]) as A:
-                    found = _solve_with_ridge(A, ridge, Z)
+                A = cached[dtype].copy()
+            A.flat[:: n + 1] += ridge.astype(dtype)
+            found = solve_dense(A, Z)
         if found is not None:
             return ExactSolution(points, *found)
     return None
-
-
-def _solve_with_ridge(A: np.ndarray, ridge: np.ndarray, Z: np.ndarray) -> DenseFit | None:
-    """Return `solve_dense(A + diag(ridge), Z)`; `A` is overwritten."""
-    A.flat[:: len(A) + 1] += ridge.astype(A.dtype)
-    return solve_dense(A, Z)
 
 
 def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:

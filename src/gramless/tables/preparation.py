@@ -30,8 +30,6 @@ _SKEWED = 1.0
 _ROUNDING_SHARE = 1e-9
 # Largest number of rows from which quantiles and skewness are computed.
 _SAMPLED_ROWS = 100_000
-# Rows per block of the ranks: intermediate arrays of about ten columns stay in the second-level cache.
-_RANKED_ROWS = 1024
 
 
 def has_skewed_numbers(encoded: Encoded) -> bool:
@@ -53,37 +51,15 @@ def skewness(numbers: np.ndarray) -> np.ndarray:
 
 def normal_ranks(X: np.ndarray, fitted: QuantileTransformer) -> np.ndarray:
     """Return `fitted.transform(X)` for a normal distribution, without the input checks, which take milliseconds per call."""
-    ranks = np.empty_like(X)
-    for start in range(0, len(X), _RANKED_ROWS):
-        rows = slice(start, start + _RANKED_ROWS)
-        ranks[rows] = _ranks(X[rows], fitted.quantiles_, fitted.references_)
-    return ndtri(np.minimum(np.maximum(ranks, _SMALLEST_RANK), 1 - _SMALLEST_RANK))
-
-
-def _ranks(X: np.ndarray, quantiles: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """Return the rank of each value among the quantiles of its column.
-
-    The rank is the mean of the interpolations from below and from above, which differ if quantiles are equal.
-    """
-    columns = np.arange(X.shape[1])
-    end = len(references) - 1
-    lower = np.empty(X.shape, dtype=np.intp)
-    upper = np.empty(X.shape, dtype=np.intp)
-    for k, (own, values) in enumerate(zip(quantiles.T, X.T, strict=True)):
-        lower[:, k] = own.searchsorted(values, "right")  # number of quantiles that are at most the value
-        upper[:, k] = own.searchsorted(values, "left")  # first quantile that is at least the value
-    lower = np.minimum(np.maximum(lower - 1, 0), end - 1)
-    upper = np.minimum(np.maximum(upper, 1), end)
-    with np.errstate(all="ignore"):  # the outermost quantiles may be repeated; their ranks are set below
-        left, low = quantiles[lower, columns], references[lower]
-        from_below = (references[lower + 1] - low) / (quantiles[lower + 1, columns] - left) * (X - left) + low
-        right, high = quantiles[upper, columns], references[upper]
-        from_above = (high - references[upper - 1]) / (right - quantiles[upper - 1, columns]) * (X - right) + high
-        ranks = 0.5 * (from_below + from_above)
-    first, last = quantiles[0], quantiles[-1]
-    ranks[last < X + _SMALLEST_RANK] = 1.0
-    ranks[first > X - _SMALLEST_RANK] = 0.0
-    return ranks
+    references, ranks = fitted.references_, np.empty_like(X)
+    for k, (quantiles, values) in enumerate(zip(fitted.quantiles_.T, X.T, strict=True)):
+        # Interpolations from below and from above differ if quantiles are equal.
+        from_below = np.interp(values, quantiles, references)
+        from_above = -np.interp(-values, -quantiles[::-1], -references[::-1])
+        ranks[:, k] = 0.5 * (from_below + from_above)
+    ranks[fitted.quantiles_[-1] < X + _SMALLEST_RANK] = 1.0
+    ranks[fitted.quantiles_[0] > X - _SMALLEST_RANK] = 0.0
+    return ndtri(np.clip(ranks, _SMALLEST_RANK, 1 - _SMALLEST_RANK))
 
 
 class Preparation(BaseEstimator):

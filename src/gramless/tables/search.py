@@ -28,7 +28,7 @@ from gramless._core.threads import blas_threads, one_blas_thread, run_round_robi
 from gramless.inference.leave_one_out import solve_dense
 from gramless.kernels import Kernel, ScaledColumns, as_kernel
 from gramless.tables.column_types import TARGET_ENCODED, Encoded
-from gramless.tables.exact import CachedMatrices, ExactSolution, MatrixPool, solve_exact, upper_kernel_matrix
+from gramless.tables.exact import CachedMatrices, ExactSolution, solve_exact, upper_kernel_matrix
 from gramless.tables.losses import ClassLoss, ValueLoss
 from gramless.tables.metric import learn_scales
 from gramless.tables.partition import Partition
@@ -191,7 +191,6 @@ class SettingSearch:
         # Solutions of settings on the full sample, reused by the fit if the sample contains all rows.
         self.solutions: dict[TableSetting, ExactSolution] = {}
         self._counting = Lock()
-        self._pool = MatrixPool()
 
     def report(self, stage: str) -> None:
         """Report the stage, the number of evaluated settings, and the best setting on the largest sample."""
@@ -242,7 +241,7 @@ class SettingSearch:
             rows = self.rows[:n]
             targets, ridge = self.loss.targets(rows, setting.log), self.loss.ridge(setting.C, rows, setting.log)
             X = self.X[setting.scaling][:n]
-            solution = solve_exact(X, kernel, targets, ridge, cached=matrices, pool=self._pool)
+            solution = solve_exact(X, kernel, targets, ridge, cached=matrices)
             self.evaluated[key] = self._evaluation(setting, n, None if solution is None else solution.scores)
             if solution is not None and n == len(self.rows):
                 self.solutions[setting] = solution
@@ -256,9 +255,9 @@ class SettingSearch:
         smallest, largest = self.tuning.smallest_C, self.tuning.largest_C
 
         def at(C: float) -> Evaluation:
-            with self._pool.copy(K) as A:
-                A.flat[:: n + 1] += self.loss.ridge(C, self.rows[:n])
-                found = solve_dense(A, Z)
+            A = K.copy()
+            A.flat[:: n + 1] += self.loss.ridge(C, self.rows[:n])
+            found = solve_dense(A, Z)
             return self._evaluation(replace(start, C=C), n, None if found is None else found[2])
 
         here = at(start.C)
@@ -504,14 +503,23 @@ class SettingSearch:
 NOTHING_FITTED = "no setting could be fitted: the kernel matrix is singular for every C"
 
 
-def local_rows(X: np.ndarray, options: SearchOptions, most: int, rng: np.random.RandomState) -> np.ndarray:
-    """Return row indices of random local subsets, as many as the time budget of the third stage allows."""
+def local_rows(
+    X: np.ndarray, known: np.ndarray, losses: np.ndarray, options: SearchOptions, most: int, rng: np.random.RandomState
+) -> np.ndarray:
+    """Return row indices of random local subsets, as many as the time budget of the third stage allows.
+
+    Subsets are drawn in proportion to the sum of the `losses` of the rows `known` in them, because few subsets may have
+    almost the complete loss of a skewed target, and settings should be compared there.
+    """
     tuning = options.tuning
     evaluations = narrowed_evaluations(tuning.local_finalists, tuning.local_evaluations)
     count = min(most, rows_within(tuning.shares["third"] * options.seconds, evaluations, tuning))
     tree = Partition(max(1, count // tuning.local_subsets)).fit(X)
     parts = tree.parts(X)
-    return np.flatnonzero(np.isin(parts, rng.permutation(tree.n_parts_)[: tuning.local_subsets]))
+    # One further average row in each subset, so that subsets without known rows can be drawn.
+    totals = np.bincount(parts[known], weights=losses, minlength=tree.n_parts_) + max(losses.mean(), np.finfo(float).tiny)
+    drawn = rng.choice(tree.n_parts_, min(tuning.local_subsets, tree.n_parts_), replace=False, p=totals / totals.sum())
+    return np.flatnonzero(np.isin(parts, drawn))
 
 
 def _finite(found: list[Evaluation]) -> list[Evaluation]:
