@@ -12,10 +12,10 @@ from sklearn.utils.multiclass import _ovr_decision_function
 from gramless import LSSVC, LSSVR
 from gramless._core.targets.columns import split_bias
 from gramless.inference.leave_one_out import leave_one_out_scores, solve_dense
-from gramless.inference.selection import leave_one_out_path
-from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial
+from gramless.inference.selection import path_by_eigenvectors
+from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial, Precomputed
 from gramless.linalg.operators import KernelOperator
-from gramless.linalg.planning.plan import make_plan, problem_size
+from gramless.linalg.planning.plan import ProblemSize, make_plan
 
 quick = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
@@ -63,7 +63,7 @@ def test_the_path_equals_refitting_for_every_C(seed, weighted):
     weights = rng.uniform(0.2, 3.0, len(X)) if weighted else None
     K = RBF(gamma=0.4)(X, X)
     Cs = np.array([1e-2, 1.0, 1e2, 1e4])
-    fits = leave_one_out_path(K.copy(), Z, Cs, weights)
+    fits = path_by_eigenvectors(K, Precomputed(), Z, Cs, weights, True)
     for C, fit in zip(Cs, fits, strict=True):
         ridge = 1 / (C * (np.ones(len(X)) if weights is None else weights))
         expected = brute_force_scores(K, Z, ridge)
@@ -129,7 +129,7 @@ def test_the_estimated_diagonal_is_close_to_the_exact_one():
     op = KernelOperator(X, RBF(gamma=0.2), 0.1)
     coef, _ = split_bias(np.linalg.solve(op.dense(), np.column_stack([Z, np.ones(600)])))
     exact = leave_one_out_scores(op, Z, coef, None)
-    plan = make_plan(problem_size(600, 5, 25, np.float64, "cpu", op.kernel), "cg", 10**9)
+    plan = make_plan(ProblemSize(600, 5, 25, np.float64, "cpu", op.kernel), "cg", 10**9)
     estimated = leave_one_out_scores(op, Z, coef, plan, random_state=0)
     assert np.sqrt(np.mean((estimated - exact) ** 2)) < 0.1 * exact.std()
 

@@ -48,7 +48,7 @@ from gramless.approximation.landmarks import LandmarkRule, as_points, select
 from gramless.callbacks import read_functions
 from gramless.estimators.expansion import BaseKernelExpansion
 from gramless.inference.probabilities import probability_constraint
-from gramless.linalg.planning.plan import cholesky_memory, problem_size
+from gramless.linalg.planning.plan import ProblemSize, cholesky_memory
 from gramless.streaming.learners.active_set import (
     ActiveModel,
     ActiveRows,
@@ -308,7 +308,7 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         # Targets, scores, margins, and the temporaries that determine the active rows.
         columns = n * k * (4 * itemsize + 2 * 8)
         if self._is_on_all_rows:
-            memory = cholesky_memory(problem_size(n, d, k, np.dtype(dtype), device, kernel))
+            memory = cholesky_memory(ProblemSize(n, d, k, np.dtype(dtype), device, kernel))
             memory.parts |= {"targets and scores": columns, "active rows": n * d * itemsize}
             memory.check(budget, "select a basis with landmarks='basis' and n_landmarks, or raise memory_budget")
             return BasisPlan(memory)

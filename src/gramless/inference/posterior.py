@@ -54,7 +54,7 @@ from gramless.inference.tuning import TUNING, InferenceTuning
 from gramless.kernels.base import Kernel
 from gramless.linalg.least_squares import planned_preconditioner
 from gramless.linalg.operators import KernelOperator, evaluate
-from gramless.linalg.planning.plan import SolverPlan, make_plan, problem_size
+from gramless.linalg.planning.plan import ProblemSize, SolverPlan, make_plan
 from gramless.linalg.preconditioner import NystromPreconditioner
 from gramless.linalg.solvers import CG, solve
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
@@ -347,7 +347,7 @@ def _plan_batches(model: LeastSquaresModel, dtype: Any, budget: int, tuning: Inf
     n, d = model.points.shape
 
     def planned(columns: int, m: int | str) -> SolverPlan:
-        size = problem_size(n, d, columns + LINALG_TUNING.n_probes + 1, dtype, model.device, model.kernel)
+        size = ProblemSize(n, d, columns + LINALG_TUNING.n_probes + 1, dtype, model.device, model.kernel)
         return make_plan(size, "cg", budget, n_landmarks=m)
 
     rows = tuning.new_rows

@@ -81,7 +81,7 @@ def select_model(
             if len(rows) < X.shape[0]:
                 points = xa.take_rows(X, rows) if kernel.uses_points else xa.submatrix(X, rows, rows)
             on_device = xa.to_device(points, device)
-            path = _path_by_eigenvectors if by_eigenvectors else _path_by_factorisations
+            path = path_by_eigenvectors if by_eigenvectors else _path_by_factorisations
             for j, fit in enumerate(path(on_device, resolved, Z[rows], Cs, used, intercept)):
                 if fit is None:
                     continue
@@ -111,13 +111,33 @@ def select_model(
     return found
 
 
-def _path_by_eigenvectors(
+def path_by_eigenvectors(
     points: Array, kernel: Kernel, Z: np.ndarray, Cs: np.ndarray, weights: np.ndarray | None, intercept: bool
-) -> list[DenseFit | None]:
+) -> Iterator[DenseFit | None]:
+    """Yield the model and the leave-one-out scores for every `C`; None if the matrix is not positive definite."""
+    n = len(Z)
+    root = np.ones(n) if weights is None else np.sqrt(weights)
     K = KernelOperator(points, kernel).dense(np.float64)
-    given = np.float64 if kernel.uses_points else xa.numpy_dtype(points)
-    eps = float(np.finfo(given).eps)
-    return leave_one_out_path(K, Z, Cs, weights, intercept=intercept, eps=eps)
+    scale = xa.like(root, K)
+    K *= scale[:, None]
+    K *= scale[None, :]
+    values, vectors = xa.eigh(K)
+    spectrum = xa.to_numpy(values)
+    # Rounding makes zero eigenvalues of a semi-definite kernel slightly negative; an indefinite kernel has others.
+    eps = np.finfo(np.float64 if kernel.uses_points else xa.numpy_dtype(points)).eps
+    rounding = n**0.5 * float(eps) * np.abs(spectrum).max()
+    spectrum = np.where(np.abs(spectrum) <= rounding, np.maximum(spectrum, 0.0), spectrum)
+    Q = xa.to_numpy(vectors)
+    projected = Q.T @ (np.column_stack([Z, np.ones(n)]) * root[:, None])
+    shifted = spectrum[None, :] + 1.0 / np.asarray(Cs)[:, None]
+    inverses = 1.0 / np.where(shifted > 0, shifted, np.inf)
+    diagonals = (Q * Q) @ inverses.T
+    for inverse, diagonal, least in zip(inverses, diagonals.T, shifted.min(axis=1), strict=True):
+        if least > 0:
+            solution = (Q @ (inverse[:, None] * projected)) * root[:, None]
+            yield dense_fit(Z, solution, diagonal * root**2, intercept)
+        else:
+            yield None
 
 
 def _path_by_factorisations(
@@ -136,44 +156,6 @@ def _path_by_factorisations(
         diagonal = xa.to_numpy(xa.square_norms(inverse.T))
         del inverse
         yield dense_fit(Z, solution, diagonal, intercept)
-
-
-def leave_one_out_path(
-    K: Array,
-    Z: np.ndarray,
-    Cs: np.ndarray,
-    weights: np.ndarray | None = None,
-    *,
-    intercept: bool = True,
-    eps: float = float(np.finfo(np.float64).eps),
-) -> list[DenseFit | None]:
-    """Return the model and the leave-one-out scores for every `C` from one eigendecomposition; `K` is overwritten.
-
-    None if the matrix is not positive definite. `eps` is the relative precision of the entries of `K`.
-    """
-    n = K.shape[0]
-    root = np.ones(n) if weights is None else np.sqrt(weights)
-    scale = xa.like(root, K)
-    K *= scale[:, None]
-    K *= scale[None, :]
-    values, vectors = xa.eigh(K)
-    spectrum = xa.to_numpy(values)
-    # Rounding makes zero eigenvalues of a semi-definite kernel slightly negative; an indefinite kernel has others.
-    rounding = n**0.5 * eps * np.abs(spectrum).max()
-    spectrum = np.where(np.abs(spectrum) <= rounding, np.maximum(spectrum, 0.0), spectrum)
-    Q = xa.to_numpy(vectors)
-    projected = Q.T @ (np.column_stack([Z, np.ones(n)]) * root[:, None])
-    shifted = spectrum[None, :] + 1.0 / np.asarray(Cs)[:, None]
-    inverses = 1.0 / np.where(shifted > 0, shifted, np.inf)
-    diagonals = (Q * Q) @ inverses.T
-    fits: list[DenseFit | None] = []
-    for inverse, diagonal, least in zip(inverses, diagonals.T, shifted.min(axis=1), strict=True):
-        if not least > 0:
-            fits.append(None)
-            continue
-        solution = (Q @ (inverse[:, None] * projected)) * root[:, None]
-        fits.append(dense_fit(Z, solution, diagonal * root**2, intercept))
-    return fits
 
 
 def optimism(squares: np.ndarray, weights: np.ndarray | None = None) -> float:

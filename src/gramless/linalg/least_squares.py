@@ -34,11 +34,11 @@ from gramless.linalg.operators import KernelOperator, check_diagonal, expand
 from gramless.linalg.operators.base import LinearSystem
 from gramless.linalg.operators.landmark_columns import LocalColumns
 from gramless.linalg.planning.plan import (
+    ProblemSize,
     SolverPlan,
     block_settings,
     leave_one_out_path_plan,
     make_plan,
-    problem_size,
     solver_name,
     with_leave_one_out,
 )
@@ -88,7 +88,7 @@ class LeastSquaresSettings:
         """
         budget, solver, tuning = parse_budget(self.memory_budget, device), self.solver, self.tuning
         storage, precision = storage_of(self.device), precision_of(self.device)
-        size = problem_size(*shape, n_outputs, dtype, device, kernel, storage, precision, dense=dense)
+        size = ProblemSize(*shape, n_outputs, dtype, device, kernel, storage, precision, dense=dense)
         if self.n_Cs:
             return leave_one_out_path_plan(size, self.n_Cs, budget)
         if isinstance(solver, Solver):

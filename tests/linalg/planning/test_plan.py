@@ -7,13 +7,13 @@ import pytest
 
 from gramless._core.compiled.simd import lanes
 from gramless.kernels import RBF, Polynomial
-from gramless.linalg.planning.plan import BlockSettings, make_plan, problem_size
+from gramless.linalg.planning.plan import BlockSettings, ProblemSize, make_plan
 
 GB = 10**9
 
 
 def on_gpu(n, precision="medium"):
-    return problem_size(n, 784, 10, np.float32, "cuda:0", Polynomial(4, 1.0), precision=precision, triton=True)
+    return ProblemSize(n, 784, 10, np.float32, "cuda:0", Polynomial(4, 1.0), precision=precision, triton=True)
 
 
 def test_sketch_project_for_a_loose_tolerance_on_streamed_data():
@@ -53,7 +53,7 @@ def test_error_of_a_block_that_is_too_large_names_a_size_that_fits():
 
 def test_more_landmarks_for_costly_products_and_tight_tolerances():
     def landmarks(k, tol):
-        size = problem_size(20_000, 10, k, np.float32, "cpu", RBF(0.1))
+        size = ProblemSize(20_000, 10, k, np.float32, "cpu", RBF(0.1))
         return make_plan(size, "cg", 10**10, tol=tol).n_landmarks
 
     few = landmarks(1, 1e-3)
@@ -64,7 +64,7 @@ def test_more_landmarks_for_costly_products_and_tight_tolerances():
 
 def test_small_values_of_C_need_fewer_landmarks_and_no_factorisation():
     def plan(n, C, *, tol=1e-2, device="cpu"):
-        size = problem_size(n, 100, 1, np.float32, device, RBF(0.1), triton=False)
+        size = ProblemSize(n, 100, 1, np.float32, device, RBF(0.1), triton=False)
         return make_plan(size, "auto", 10**10, tol=tol, C=C)
 
     assert plan(20_000, 0.01).n_landmarks == plan(20_000, 10.0).n_landmarks
@@ -78,7 +78,7 @@ def test_small_values_of_C_need_fewer_landmarks_and_no_factorisation():
 @pytest.mark.skipif(not lanes(), reason="this processor has no vectors that the loops are written for")
 def test_gaussian_matrices_of_few_features_are_recomputed():
     def plan(d, kernel=None, *, n=60_000, k=1, dense=True, solver="cg"):
-        size = problem_size(n, d, k, np.float32, "cpu", kernel or RBF(0.1), dense=dense)
+        size = ProblemSize(n, d, k, np.float32, "cpu", kernel or RBF(0.1), dense=dense)
         return make_plan(size, solver, 16 * GB)
 
     recomputed = plan(8)

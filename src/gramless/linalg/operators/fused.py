@@ -24,6 +24,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.device import PRECISIONS
@@ -258,6 +260,25 @@ class FusedProduct:
         # The output tile is also stored in shared memory, so devices with half steps use half tiles.
         launch_block(left, self.operand, out, self.form, _STRIP, _TILE * step // _STEP, step)
         return out[: left.n, : self.operand.n]
+
+
+class FusedColumns:
+    """Products with the columns `C = K(rows, landmarks)` from both sides, with points that are rounded once."""
+
+    def __init__(self, rows: FusedProduct, landmarks: FusedProduct):
+        self.rows, self.landmarks = rows, landmarks
+
+    def times(self, W: Array) -> Array:
+        """Return `C W` in float32."""
+        return self.landmarks(self.rows.operand, W)
+
+    def transposed_times(self, V: Array) -> Array:
+        """Return `C^T V`, converted to float64."""
+        return xa.astype(self.rows(self.landmarks.operand, V), np.float64)
+
+    def normal_times(self, V: Array, shift: Array, weights: Array) -> Array:
+        """Return `C^T diag(weights) (C V - shift)` in float64."""
+        return self.transposed_times(weights * (xa.astype(self.times(V), np.float64) - shift))
 
 
 def prepare(kernel: Kernel, points: Array, precision: str) -> FusedProduct | None:

@@ -25,7 +25,7 @@ from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.blocks import cross
-from gramless.linalg.operators.fused import FusedProduct
+from gramless.linalg.operators.fused import FusedColumns, FusedProduct
 from gramless.linalg.operators.tile_product import compiles, product, transposed_product
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
@@ -124,7 +124,7 @@ class LocalColumns(TallMatrix):
         self.landmarks = landmarks
         self.dtype = xa.numpy_dtype(X.data if xa.is_sparse(X) else X)
         self._X, self._kernel = X, kernel
-        self._fused = None if store or fused is None else (fused, fused.of(landmarks))
+        self._fused = None if store or fused is None else FusedColumns(fused, fused.of(landmarks))
         self.sums = np.dtype(np.float64) if self._fused is None else self.dtype
         super().__init__((X.shape[0], len(landmarks)), self._block, store=store, n_entries=X.shape[0] ** 2 // 2)
 
@@ -132,14 +132,13 @@ class LocalColumns(TallMatrix):
         """Return `K(rows, s)`, with rounded points if the products are fused."""
         if self._fused is None:
             return cross(self._kernel, self._X, rows, self.landmarks, dtype)
-        everything, landmarks = self._fused
         if dtype is None:
-            return landmarks.block(everything.operand.take(rows))
+            return self._fused.landmarks.block(self._fused.rows.operand.take(rows))
         return self._kernel(self._points(rows), self._points(self.landmarks))
 
     def _points(self, rows: np.ndarray) -> Array:
         """Return points in float64, rounded if the products are fused."""
-        points = xa.take_rows(self._X, rows) if self._fused is None else self._fused[0].of(rows).rounded_points()
+        points = xa.take_rows(self._X, rows) if self._fused is None else self._fused.rows.of(rows).rounded_points()
         return xa.astype(points, np.float64)
 
     def square(self) -> Array:
@@ -153,15 +152,9 @@ class LocalColumns(TallMatrix):
         return self._block(rows, np.float64), xa.astype(diagonal, np.float64)
 
     def transposed_times(self, V: Array) -> Array:
-        if self._fused is None:
-            return super().transposed_times(V)
-        everything, landmarks = self._fused
-        return xa.astype(everything(landmarks.operand, V), np.float64)
+        return super().transposed_times(V) if self._fused is None else self._fused.transposed_times(V)
 
     def times(self, W: Array) -> Array:
-        if self._fused is None:
-            return super().times(W)
-        everything, landmarks = self._fused
         # The error of one of the n entries of a vector spreads over all eigenvectors, but the error of one of the m entries
-        # of W would be multiplied by the leading eigenvalues, so W stays in float64.
-        return landmarks(everything.operand, W)
+        # of W would be multiplied by the leading eigenvalues, so W stays in float64 for fused products too.
+        return super().times(W) if self._fused is None else self._fused.times(W)

@@ -31,7 +31,7 @@ from gramless._core.threads import run_threads, slices
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.operators.blocks import evaluate, workers_for
-from gramless.linalg.operators.fused import FusedProduct, prepare
+from gramless.linalg.operators.fused import FusedColumns, prepare
 from gramless.linalg.operators.jitter import rounding_of
 from gramless.linalg.operators.tile_product import product, transposed_product
 from gramless.linalg.tuning import TUNING, LinalgTuning
@@ -101,22 +101,6 @@ class TiledRows:
         return self._sum(term, V)
 
 
-class FusedRows:
-    """The products of `TiledRows` by a fused product on a CUDA device, with points rounded once."""
-
-    def __init__(self, landmarks: FusedProduct, X: Array):
-        self._landmarks, self._rows = landmarks, landmarks.with_points(X)
-
-    def transposed_times(self, V: Array) -> Array:
-        """Return `C^T V`."""
-        return xa.astype(self._rows(self._landmarks.operand, V), np.float64)
-
-    def normal_times(self, V: Array, shift: Array, weights: Array) -> Array:
-        """Return `C^T diag(weights) (C V - shift)`."""
-        values = xa.astype(self._landmarks(self._rows.operand, V), np.float64)
-        return self.transposed_times(weights * (values - shift))
-
-
 class LandmarkProducts:
     """Products with `K(X, landmarks)` for blocks of rows `X`.
 
@@ -137,9 +121,11 @@ class LandmarkProducts:
         self._fused = prepare(kernel, landmarks, precision)
         self.landmarks = landmarks if self._fused is None else self._fused.rounded_points()
 
-    def rows(self, X: Array, *, store: bool = False) -> TiledRows | FusedRows:
+    def rows(self, X: Array, *, store: bool = False) -> TiledRows | FusedColumns:
         """Return the products for a block of rows; with `store` their kernel values are kept."""
-        return TiledRows(self, X, store=store) if self._fused is None else FusedRows(self._fused, X)
+        return (
+            TiledRows(self, X, store=store) if self._fused is None else FusedColumns(self._fused.with_points(X), self._fused)
+        )
 
 
 class NormalFactors:

@@ -50,56 +50,37 @@ class SolverPlan:
     """Plan of the diagonal estimate for leave-one-out scores; None if the diagonal is computed exactly."""
 
 
-@dataclass
 class ProblemSize:
-    """Sizes on which the memory and the time of a fit depend."""
+    """Sizes on which the memory and the time of a fit of `n` rows of `d` features with `k` outputs depend.
 
-    n: int
-    d: int
-    k: int
-    itemsize: int
-    device: str
-    temporaries: int
-    cached_itemsize: int
-    fused: int
-    """Half-precision copies of the data that fused products keep; 0 if products are not fused."""
-    in_registers: bool = False
-    """Whether uncached products compute the kernel values in registers, from two more copies of the rows."""
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the device is a CUDA device."""
-        return self.device.startswith("cuda")
-
-    @property
-    def edge(self) -> int:
-        """Rows of a tile."""
-        return min(self.n, CUDA_TILE if self.on_gpu else CPU_TILE)
-
-
-def problem_size(
-    n: int,
-    d: int,
-    k: int,
-    dtype: Any,
-    device: str,
-    kernel: Kernel,
-    storage: str | None = None,
-    precision: str = "highest",
-    triton: bool | None = None,
-    dense: bool = False,
-) -> ProblemSize:
-    """Return the sizes of a fit on `n` rows of `d` features with `k` outputs; `triton=None` tests if Triton is installed.
-
-    `dense` means that the operator is a `KernelOperator` of dense rows.
+    `storage` and `precision` are those of the device, `triton=None` tests if Triton is installed, and `dense` means that the
+    operator is a `KernelOperator` of dense rows.
     """
-    itemsize = np.dtype(dtype).itemsize
-    available = has_triton() if triton is None else triton
-    fuses = device.startswith("cuda") and itemsize == 4 and available and fused_form(kernel) is not None
-    copies = {"highest": 0, "high": 2, "medium": 1}[check_choice("precision", precision, PRECISIONS)] if fuses else 0
-    in_registers = dense and device == "cpu" and is_register_problem(kernel, n, d)
-    stored = itemsize if storage is None else 2
-    return ProblemSize(n, d, k, itemsize, device, kernel.temporaries, stored, copies, in_registers)
+
+    def __init__(
+        self,
+        n: int,
+        d: int,
+        k: int,
+        dtype: Any,
+        device: str,
+        kernel: Kernel,
+        storage: str | None = None,
+        precision: str = "highest",
+        triton: bool | None = None,
+        dense: bool = False,
+    ):
+        self.n, self.d, self.k, self.device = n, d, k, device
+        self.itemsize, self.temporaries = np.dtype(dtype).itemsize, kernel.temporaries
+        self.cached_itemsize = self.itemsize if storage is None else 2
+        self.on_gpu = device.startswith("cuda")
+        self.edge = min(n, CUDA_TILE if self.on_gpu else CPU_TILE)  # rows of a tile
+        available = has_triton() if triton is None else triton
+        fuses = self.on_gpu and self.itemsize == 4 and available and fused_form(kernel) is not None
+        # Half-precision copies of the data that fused products keep; 0 if products are not fused.
+        self.fused = {"highest": 0, "high": 2, "medium": 1}[check_choice("precision", precision, PRECISIONS)] if fuses else 0
+        # Whether uncached products compute the kernel values in registers, from two more copies of the rows.
+        self.in_registers = dense and device == "cpu" and is_register_problem(kernel, n, d)
 
 
 @dataclass
@@ -180,7 +161,7 @@ def with_leave_one_out(
     probes = None
     if s.n > tuning.exact_leave_one_out_max_rows or memory.nbytes > budget:
         columns = tuning.n_probes + 1  # random signs, and a column of ones
-        probes = make_plan(problem_size(s.n, s.d, columns, dtype, s.device, kernel), "cg", budget)
+        probes = make_plan(ProblemSize(s.n, s.d, columns, dtype, s.device, kernel), "cg", budget)
         memory = probes.memory
     return replace(plan, probes=probes, memory=max(plan.memory, memory, key=lambda estimate: estimate.nbytes))
 

@@ -25,7 +25,8 @@ from gramless._core.targets.streamed import LabelTargets, Targets
 from gramless._core.validation import warn_caller
 from gramless.approximation.features import FeatureMap, Features, LandmarkFeatures
 from gramless.callbacks import Callbacks
-from gramless.linalg.operators.normal import FusedRows, LandmarkProducts, NormalFactors, NormalOperator, TiledRows
+from gramless.linalg.operators.fused import FusedColumns
+from gramless.linalg.operators.normal import LandmarkProducts, NormalFactors, NormalOperator, TiledRows
 from gramless.linalg.solvers import CG, SolveResult, Status, solve
 from gramless.linalg.stopping import normal_objective, normal_predictions_converged
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
@@ -233,10 +234,10 @@ class PassRows:
             block_bytes=plan.block_bytes,
         )
         self.landmarks = self._products.landmarks
-        self._stored: list[tuple[TiledRows | FusedRows, Array]] | None = None
+        self._stored: list[tuple[TiledRows | FusedColumns, Array]] | None = None
         self._n_rows: int | None = None
 
-    def _read(self) -> Iterator[tuple[TiledRows | FusedRows, np.ndarray, Array]]:
+    def _read(self) -> Iterator[tuple[TiledRows | FusedColumns, np.ndarray, Array]]:
         """Read the stream once: products, encoded targets and a column of weights for each batch."""
         learning = self._learning
         reference = xa.empty((0,), self.landmarks.data if xa.is_sparse(self.landmarks) else self.landmarks, np.float64)

@@ -12,7 +12,7 @@ from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.threads import blas_threads
 from gramless.approximation.features import FeatureMap
 from gramless.kernels import as_kernel
-from gramless.linalg.planning.plan import problem_size
+from gramless.linalg.planning.plan import ProblemSize
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.streaming.learners.base import Learner
 from gramless.streaming.tuning import TUNING, StreamingTuning
@@ -173,7 +173,7 @@ def _plan_cg(settings: PassSettings, size: PassSize, in_memory: bool, tuning: St
     m, itemsize, budget = feature_map.n_features(size.n), size.dtype.itemsize, options.budget(size.device)
     kernel = as_kernel(feature_map.kernel)
     precision, storage = precision_of(options.device), storage_of(options.device)
-    shape = problem_size(size.n or 1, size.d, size.k, size.dtype, size.device, kernel, storage, precision)
+    shape = ProblemSize(size.n or 1, size.d, size.k, size.dtype, size.device, kernel, storage, precision)
     block = LINALG_TUNING.normal_block_bytes_cuda if size.on_gpu else LINALG_TUNING.normal_block_bytes_cpu
     if size.n is not None:
         block = min(block, size.n * m * itemsize)
