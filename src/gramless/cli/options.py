@@ -69,9 +69,12 @@ def parse_seconds(text: Any) -> float:
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
     try:
-        return float(number) * unit
-    except ValueError as reason:
-        raise InputError(f"{text!r} is not a time: write a time such as 90s, 2m or 1h") from reason
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InputError(f"{text!r} is not a time: write a time such as 90s, 2m or 1h")
+    return seconds
 
 
 @dataclass(frozen=True)
