@@ -100,6 +100,16 @@ def test_table_options_raise_for_pictures(run, folder, tmp_path, options, words)
     assert words in done.err
 
 
+def test_a_model_of_pictures_is_described_and_not_served(run, model):
+    done = run("info", model)
+    assert done.code == 0
+    for shown in ("ImageClassifier", "grey pictures, 8 x 8 pixels", "is 0 (", "accuracy"):
+        assert shown in done.out, shown
+    assert run("info", model, "--json").json["model"] == "PictureModel"
+    done = run("serve", model)
+    assert (done.code, "contains a PictureModel, which cannot be served" in done.err) == (3, True)
+
+
 def test_unusable_folders_and_files_raise(run, folder, model, tmp_path):
     assert "two classes or more" in run("train", tmp_path, "--out", tmp_path / "m.skops").err
     (tmp_path / "broken.png").write_bytes(b"no picture")

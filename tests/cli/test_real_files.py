@@ -199,6 +199,9 @@ def test_unusable_tables_raise(run, tmp_path, name, rows, words):
 def test_unusable_files_raise(run, tmp_path):
     for name, content, words in [
         ("latin.csv", lines("größe,y", "1,ä").encode("latin-1"), "not UTF-8 text. Save it again as UTF-8"),
+        ("wide.csv", lines("größe,y", "1,ä").encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
+        ("notes.csv", lines("# a tool", "# 2024", "a,y", "1,2").encode(), "line 3 has 2 values, and the first line has 1"),
+        ("array.jsonl", b'[{"a": 1, "y": 2}, {"a": 2, "y": 3}]', "a line is not a JSON object: write one object"),
         ("only.csv", lines("y", *(f"x{k % 2}" for k in range(20))).encode(), "no input column besides the target"),
         ("broken.csv.bz2", b"BZh9 no such thing", "cannot be read as a table"),
     ]:

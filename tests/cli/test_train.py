@@ -10,6 +10,7 @@ from sklearn.datasets import dump_svmlight_file, load_digits
 
 import gramless
 from gramless.cli.card import _robust_limits, _scatter
+from gramless.cli.errors import InputError
 from gramless.cli.importance import importance
 from gramless.cli.options import TrainSettings, parse_seconds
 from gramless.cli.scores import log_loss, score
@@ -346,6 +347,9 @@ def test_axes_of_the_report_leave_out_outliers():
 
 def test_times_are_parsed_with_units():
     assert [parse_seconds(text) for text in ("90", "90s", "2m", "1.5h")] == [90, 90, 120, 5400]
+    for text in ("soon", "0", "-5s", "nan", "inf"):
+        with pytest.raises(InputError, match="is not a time: write a time such as 90s"):
+            parse_seconds(text)
 
 
 def test_rows_without_a_target_are_left_out(run, tmp_path):

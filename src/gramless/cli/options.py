@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 
@@ -69,14 +69,24 @@ def parse_seconds(text: Any) -> float:
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
     try:
-        return float(number) * unit
-    except ValueError as reason:
-        raise InputError(f"{text!r} is not a time: write a time such as 90s, 2m or 1h") from reason
+        seconds = float(number) * unit
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise InputError(f"{text!r} is not a time: write a time such as 90s, 2m or 1h")
+    return seconds
 
 
 @dataclass(frozen=True)
 class TrainSettings:
     """Options of `gramless train`; `weights`, `groups` and `order` are names of columns that are not inputs."""
+
+    panels: ClassVar = {
+        "Rows and columns": ("task", "weights", "groups", "order", "columns", "drop", "class_weight"),
+        "Model": ("estimator", "kernel", "C", "gamma", "tune", "preset", "proba", "time", "loss"),
+        "Scores": ("test_size", "test", "cv", "interval", "metric", "importance", "refit", "report"),
+    }
+    """Headings of the help, and the options below them."""
 
     data: Annotated[
         Path,
@@ -262,7 +272,12 @@ class ReproduceSettings:
 def options_of(settings: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that replaces the parameter `settings` of a command by one option for each field of a dataclass."""
     types = get_type_hints(settings, include_extras=True)
-    types |= {one.name: Annotated[types[one.name], one.metadata["typer"]] for one in fields(settings) if one.metadata}
+    panel_of = {name: panel for panel, names in getattr(settings, "panels", {}).items() for name in names}
+    for one in fields(settings):
+        if one.metadata:
+            declared_option = one.metadata["typer"]
+            declared_option.rich_help_panel = panel_of.get(one.name)
+            types[one.name] = Annotated[types[one.name], declared_option]
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)

@@ -72,9 +72,9 @@ class ArrayScorer:
     """Scorer of a fitted estimator, or a pipeline, that takes an array of numbers; `origin` is its file."""
 
     def __init__(self, model: BaseEstimator, origin: str):
-        check_is_fitted(model)
         if not hasattr(model, "predict") or not hasattr(model, "n_features_in_"):
-            raise InputError(f"{origin} contains a {type(model).__name__}, which cannot be served: it has no predict")
+            why = "it has no predict, or it is not fitted"
+            raise InputError(f"{origin} contains a {type(model).__name__}, which cannot be served: {why}")
         self._model = model
         self.classes: list[Any] | None = model.classes_.tolist() if hasattr(model, "classes_") else None
         self.task = "regression" if self.classes is None else "classification"

@@ -176,7 +176,12 @@ def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
             frame = pd.read_excel(path, keep_default_na=False, na_values=list(text.ALWAYS_MISSING))
         else:
             with text.open_text(path) as file:
-                frame = pd.DataFrame.from_records([json.loads(line) for line in file if line.strip()])
+                records = [json.loads(line) for line in file if line.strip()]
+            if not all(isinstance(record, dict) for record in records):
+                raise ValueError(
+                    "a line is not a JSON object: write one object, with the names of the columns, for each row"
+                )
+            frame = pd.DataFrame.from_records(records)
     except (ValueError, TypeError, AttributeError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
         raise InputError(f"{path} cannot be read as a table: {reason}") from reason
     return frame.set_axis(frame.columns.map(str), axis="columns")

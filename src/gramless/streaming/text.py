@@ -7,9 +7,11 @@ separates the columns. The C parser of pandas releases Python's lock, so prefetc
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
@@ -143,9 +145,14 @@ def _with_numbers(frame: Any, separator: str, strings: Collection[str]) -> Any:
 
 
 def _message(path: Path, reason: Exception) -> str:
+    problem = str(reason).strip()
     if isinstance(reason, UnicodeDecodeError):
-        return (
-            f"{path} cannot be read as a table: it is not UTF-8 text. Save it again as UTF-8 (in Excel: CSV UTF-8), "
-            "or convert it, as with iconv -f WINDOWS-1252 -t UTF-8"
+        with open(path, "rb") as file:
+            encoding = "UTF-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "WINDOWS-1252"
+        problem = (
+            "it is not UTF-8 text. Save it again as UTF-8 (in Excel: CSV UTF-8), or convert it, as with "
+            f"iconv -f {encoding} -t UTF-8"
         )
-    return f"{path} cannot be read as a table: {str(reason).strip()}"
+    elif (found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", problem)) is not None:
+        problem = f"line {found[2]} has {found[3]} values, and the first line has {found[1]}: correct or remove that line"
+    return f"{path} cannot be read as a table: {problem}"
