@@ -500,7 +500,7 @@ def _restore(estimator: BaseEstimator) -> None:
             attributes[name] = parameter.default
 
 
-def _reachable(root: Any, *, enter_estimators: bool = True) -> list[Any]:
+def _reachable(root: Any) -> list[Any]:
     """Return all objects that are reachable from an object through attributes and containers."""
     waiting, seen, found = [root], set(), []
     while waiting:
@@ -508,8 +508,6 @@ def _reachable(root: Any, *, enter_estimators: bool = True) -> list[Any]:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if not enter_estimators and part is not root and isinstance(part, BaseEstimator):
-            continue
         found.append(part)
         if isinstance(part, dict):
             waiting += part.values()
@@ -535,23 +533,15 @@ def _check_estimator(estimator: BaseEstimator) -> None:
     methods = [name for name in ("predict", "decision_function", "transform") if hasattr(estimator, name)]
     if width is None or not methods:
         return
-    if not isinstance(width, int | np.integer) or width < 1:
+    if not isinstance(width, int | np.integer) or not 1 <= width <= TUNING.max_features:
         raise ValueError(f"{name}.n_features_in_ is {width!r}")
     precomputed = attributes.get("kernel") == "precomputed" or type(attributes.get("kernel_")).__name__ == "Precomputed"
-    for part in _reachable(estimator, enter_estimators=False):
-        for key in _POINTS:
-            points = getattr(part, "__dict__", {}).get(key)
-            if points is None:
-                continue
-            if getattr(points, "ndim", 0) != 2 or (points.shape[1] != width and not precomputed):
-                raise ValueError(f"{name}: {key} does not have the {width} columns that the model was fitted on")
-            if points.dtype.kind not in "fiub" or not np.isfinite(points.data if sp.issparse(points) else points).all():
-                raise ValueError(f"{name}: {key} has entries that are not finite numbers")
+    for key in _POINTS:
+        if key in attributes and not precomputed and np.shape(attributes[key])[1:] != (width,):
+            raise ValueError(f"{name}: {key} does not have the {width} columns that the model was fitted on")
     tags = get_tags(estimator).input_tags
     if not tags.two_d_array or tags.string or tags.categorical:
         return
-    if precomputed and width > 10**7:
-        raise ValueError(f"{name}.n_features_in_ is {width}")
     X = np.zeros((2, int(width)))
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -15,6 +15,8 @@ class DeploymentTuning:
     # shrink by less than this factor; files forged to fill the memory shrink by 1,000 and more.
     max_unpacked_bytes: int = 256 * 2**20
     max_compression_ratio: int = 50
+    # Columns of a model: a loaded model predicts two rows of zeros, which take 16 bytes for each column.
+    max_features: int = 10**8
     # Rows from which a compiled model uses the compiled loop, which computes strips of several rows; fewer rows cost less
     # by matrix products.
     min_loop_rows: int = 4

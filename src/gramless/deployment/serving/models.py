@@ -169,7 +169,6 @@ class ModelStore:
     def __init__(self, files: dict[str, Path], load: LoadScorer, limits: Limits, metrics: Metrics):
         self._files, self._load, self._limits, self._metrics = files, load, limits, metrics
         self._lock = asyncio.Lock()
-        self._closing: set[asyncio.Task[None]] = set()
         self._models = {name: self._load_model(name) for name in files}
         self.names = list(files)
         metrics.waiting_rows.set_function(lambda: sum(model.batcher.waiting for model in self._models.values()))
@@ -182,8 +181,11 @@ class ModelStore:
         return model
 
     async def reload(self, *, changed_only: bool = False) -> None:
-        """Load all files again, or only the changed ones; the log has the error of each file that cannot be loaded."""
-        async with self._lock:
+        """Load all files again, or only the changed ones, and wait until the replaced models have completed their requests.
+
+        The log has the error of each file that cannot be loaded.
+        """
+        async with self._lock, asyncio.TaskGroup() as closing:
             for name, old in list(self._models.items()):
                 found = _file_version(self._files[name])
                 if changed_only and found in (old.file_version, ()):
@@ -197,9 +199,7 @@ class ModelStore:
                     continue
                 self._metrics.reloads.labels(name, "loaded").inc()
                 _log.warning("reloaded %s", name)
-                task = asyncio.create_task(old.batcher.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+                closing.create_task(old.batcher.close())
 
     async def reload_changed_files(self, seconds: float | None) -> None:
         """Look for changed files every `seconds`, or never if None."""
@@ -209,7 +209,7 @@ class ModelStore:
 
     async def close(self) -> None:
         """Complete the running requests and stop all threads."""
-        await asyncio.gather(*(model.batcher.close() for model in self._models.values()), *self._closing)
+        await asyncio.gather(*(model.batcher.close() for model in self._models.values()))
 
     def _load_model(self, name: str) -> ServedModel:
         path = self._files[name]

@@ -87,35 +87,27 @@ def protocol_with_header_timeout(limits: Limits) -> type[asyncio.Protocol]:
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            if self._is_between_requests():
-                self._header_bytes += len(data)
-                if self._header_bytes > limits.header_bytes:
-                    self.transport.close()
-                elif self._timer is None and self.timeout_keep_alive_task is None:
-                    self._start_timer()
-            else:
+            if self.cycle is not None and not self.cycle.response_complete:
                 self._header_bytes = 0
                 self._stop_timer()
+                return
+            self._header_bytes += len(data)
+            if self._header_bytes > limits.header_bytes:
+                self.transport.close()
+            elif self._timer is None:
+                self._start_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_timer()
             super().connection_lost(exc)
 
-        def _is_between_requests(self) -> bool:
-            return self.cycle is None or self.cycle.response_complete
-
         def _start_timer(self) -> None:
-            self._timer = self.loop.call_later(limits.reading_seconds, self._close_if_waiting)
+            self._timer = self.loop.call_later(limits.reading_seconds, self.transport.close)
 
         def _stop_timer(self) -> None:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-
-        def _close_if_waiting(self) -> None:
-            self._timer = None
-            if self._is_between_requests() and not self.transport.is_closing():
-                self.transport.close()
 
     return HeaderTimeoutProtocol
 
