@@ -25,6 +25,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +39,7 @@ from gramless.linalg.operators import KernelOperator, byte_rows
 from gramless.linalg.operators.tile_product import (
     BlasSums,
     CompiledSums,
-    NarrowSums,
-    compiled_sums,
+    columns_for_loops,
     product,
     transposed_product,
 )
@@ -78,7 +78,7 @@ def values(op: KernelOperator, points: object) -> None:
     shared(op, work)
 
 
-def symmetric(op: KernelOperator, make_sums: Callable[[], BlasSums | CompiledSums | NarrowSums]) -> None:
+def symmetric(op: KernelOperator, make_sums: Callable[[], BlasSums | CompiledSums]) -> None:
     def work(tiles: list) -> None:
         sums = make_sums()
         for rows, columns in tiles:
@@ -273,7 +273,7 @@ def main() -> None:
     V = rng.normal(size=(third.shape[0], COLUMNS)).astype(np.float32)
     third @ V
     for few, name in ((V, "symmetric product"), (np.ascontiguousarray(V[:, :2]), "symmetric product, 2 columns")):
-        make_sums = compiled_sums(few)
+        make_sums = partial(CompiledSums, columns_for_loops(few))
         ways = {"BLAS": lambda few=few: symmetric(third, lambda: BlasSums(few))}
         ways["compiled"] = lambda make_sums=make_sums: symmetric(third, make_sums)
         found[name] = fastest(ways)

@@ -86,11 +86,17 @@ def test_repeated_columns_are_renamed_with_a_warning(run, tmp_path):
     assert "a" in gramless.load(tmp_path / "m").column_types
 
 
-def test_nested_values_raise(run, tmp_path):
-    lines = [json.dumps({"a": [k], "y": k % 2}) for k in range(20)]
-    (tmp_path / "t.jsonl").write_text("\n".join(lines))
-    done = run("train", tmp_path / "t.jsonl", "--target", "y", "--out", tmp_path / "m")
-    assert (done.code, "column 'a' has nested values" in done.err) == (3, True)
+def test_nested_columns_are_left_out_and_nested_targets_raise(run, tmp_path):
+    records = [{"a": [k], "place": {"x": k}, "b": k % 5, "y": k % 2, "z": [k % 2]} for k in range(40)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, records)))
+    options = ["--out", tmp_path / "m", "--tune", "none", "--no-importance", "--json"]
+    done = run("train", tmp_path / "t.jsonl", "--target", "y", *options)
+    assert done.code == 0, done.err
+    assert done.json["columns"]["left_out"] == dict.fromkeys(["a", "place", "z"], "lists in cells")
+    assert run("train", tmp_path / "t.jsonl", "--target", "y", "--drop", "a,place,z", *options).code == 0
+    assert len(run("predict", tmp_path / "m", tmp_path / "t.jsonl").out.split()) == 1 + 40
+    done = run("train", tmp_path / "t.jsonl", "--target", "z", *options)
+    assert (done.code, "column 'z' has nested values" in done.err) == (3, True)
 
 
 @pytest.mark.parametrize(

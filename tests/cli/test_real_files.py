@@ -182,12 +182,13 @@ def test_file_without_rows_raises(run, plants, model, tmp_path, command):
     ("name", "rows", "words"),
     [
         ("more.csv", [f"{a:.2f},x{k % 2}," for k, a in enumerate(A)], "more values than the header"),
+        ("rows.csv", [f"{k},{a:.2f},x{k % 2}" for k, a in enumerate(A)], "more values than the header"),
         ("inf.csv", [f"{'inf' if k == 3 else a},x{k % 2}" for k, a in enumerate(A)], "row 4, column 'a'"),
         ("yinf.csv", [f"{a},{'inf' if k == 3 else a}" for k, a in enumerate(A)], "infinite in 1 rows"),
         ("odd.csv", [f"{a},{'tall' if k == 3 else k}" for k, a in enumerate([*A, *A])], "'tall' is not a number"),
         ("each.csv", [f"{a},name{k}" for k, a in enumerate(A)], "too many to be classes"),
     ],
-    ids=["more", "inf", "yinf", "odd", "each"],
+    ids=["more", "rows", "inf", "yinf", "odd", "each"],
 )
 def test_unusable_tables_raise(run, tmp_path, name, rows, words):
     (tmp_path / name).write_text(lines("a,y", *rows))
@@ -276,6 +277,20 @@ def test_undefined_scores_are_null():
     assert few.low > -100  # not a quotient of rounding errors
     wrong = score(np.array(["a"] * 120), np.array(["b"] * 120), task="classification", guess="b")[0]
     assert wrong.low == 0
+
+
+def test_one_row_is_scored_without_intervals(run, plants, model, tmp_path):
+    regressor = tmp_path / "regressor.skops"
+    run("train", plants / "weights.tsv", "--target", "weight", "--out", regressor, "--tune", "none", "--no-importance")
+    for saved, name in ((model, "plants.csv"), (regressor, "weights.tsv")):
+        one_row = tmp_path / name
+        one_row.write_text("\n".join((plants / name).read_text().splitlines()[:2]))
+        done = run("evaluate", saved, one_row, "--json")
+        assert done.code == 0
+        assert done.json["rows"] == 1
+        last = done.json["scores"][-1]
+        assert last["value"] >= 0
+        assert last["low"] is last["high"] is None
 
 
 def test_brackets_in_names_are_not_markup(run, tmp_path, monkeypatch, capsys):

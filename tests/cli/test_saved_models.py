@@ -198,6 +198,8 @@ def test_columns_are_selected_and_dropped(run, yes_no, tmp_path):
     assert used("--drop", "z,id") == ["x, m"]
     assert "has no column 'w'; it has 'id', 'x, m', 'z'" in used("--drop", "w")
     assert "which another option needs" in used("--drop", "z", "--order", "z")
+    assert "--drop removes 'answer', which another option needs" in used("--drop", "answer")
+    assert used("--columns", "z,answer") == ["z"]
 
 
 @pytest.mark.parametrize("estimator", [QUICK, ("--time", "0.3s")], ids=["lssvm", "table"])

@@ -218,8 +218,9 @@ def test_wrong_input_is_reported_in_one_sentence(run, plants, model, tmp_path, a
 def test_a_target_of_amounts_is_reported_with_an_example(run, tmp_path):
     frame = pd.DataFrame({"x": np.arange(120.0), "price": [f"€{1000 + 7 * k:,}" for k in range(120)]})
     frame.to_csv(tmp_path / "t.csv", index=False)
-    done = run("train", tmp_path / "t.csv", "--target", "price", "--out", tmp_path / "m")
-    assert (done.code, "amounts such as '€1,000', write them as plain numbers" in done.err) == (3, True), done.err
+    for task in ("auto", "regression"):
+        done = run("train", tmp_path / "t.csv", "--target", "price", "--task", task, "--out", tmp_path / "m")
+        assert (done.code, "amounts such as '€1,000', write them as plain numbers" in done.err) == (3, True), done.err
 
 
 def test_given_settings_select_a_single_model(run, plants, tmp_path):

@@ -59,6 +59,17 @@ def test_single_and_multiple_outputs():
     np.testing.assert_allclose(single.predict(rows), one.predict(rows), rtol=1e-2, atol=1.0)
 
 
+@pytest.mark.parametrize("n_labels", [2, 3])
+def test_multilabel(n_labels):
+    labels = np.column_stack([Y % 2, Y > 4, Y % 3 == 0])[:, :n_labels].astype(int)
+    model = LSSVC(C=10.0, probability="softmax").fit(X, labels)
+    quick = compiled(model)
+    np.testing.assert_allclose(quick.decision_function(X), model.decision_function(X), atol=1e-9)
+    np.testing.assert_array_equal(quick.predict(X), model.predict(X))
+    np.testing.assert_array_equal(quick.predict_one(X[0]), model.predict(X[:1])[0])
+    np.testing.assert_allclose(quick.predict_proba(X), model.predict_proba(X), atol=1e-9)
+
+
 def test_sparse_points():
     rows = sp.csr_matrix(np.where(X > 0.5, X, 0.0))
     model = LSSVC().fit(rows, Y)

@@ -18,9 +18,9 @@ def labelled(n, seed, k=5):
     return p, codes, rng.random(n)
 
 
-def thresholds(scores, codes, coverage, **settings):
+def thresholds(scores, codes, coverage, per_class=False):
     own = scores[np.arange(len(codes)), codes]
-    return class_thresholds(own, codes, scores.shape[1], coverage, **settings)
+    return class_thresholds(own, codes, scores.shape[1], coverage, per_class=per_class)
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.9, 0.95])

@@ -27,12 +27,16 @@ def _distributed() -> Any:
 
 
 def dispatch_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate `fit` so that dask collections are fitted by the workers of the active client."""
+    """Decorate `fit` so that dask collections are fitted by the workers of the active client.
+
+    The estimator stores the result in its method `_fit_collections(rows, solve)`, where `rows` are the rows on the workers
+    and `solve` computes the model.
+    """
 
     @functools.wraps(fit)
     def dispatch(self: Any, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         if is_dask_collection(X):
-            return _distributed().fit(self, X, y, sample_weight)
+            return self._fit_collections(*_distributed().fitting.prepare_fit(self, X, y, sample_weight))
         return fit(self, X, y, sample_weight)
 
     return dispatch

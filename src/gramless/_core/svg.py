@@ -31,7 +31,7 @@ def new_axes(width: int, height: int) -> Axes:
     except ImportError as reason:
         raise ImportError("pictures need matplotlib: pip install 'gramless[cli]'") from reason
 
-    axes = Figure(figsize=(width / 72, height / 72), dpi=72).add_axes((0, 0, 1, 1))
+    axes = Figure(figsize=(width / 72, height / 72), dpi=72).subplots()
     axes.set_axisbelow(True)
     axes.grid(axis="y", color=COLOURS["grid"], linewidth=1)
     axes.tick_params(length=0, pad=8, labelsize=_FONT_SIZE, labelcolor=COLOURS["soft"])

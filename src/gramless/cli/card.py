@@ -22,9 +22,8 @@ from rich.table import Table
 
 from gramless._core.files import atomic_write
 from gramless._core.svg import COLOURS, new_axes, to_svg
-from gramless.cli.model import TableModel
+from gramless.cli.model import SavedModel, TableModel
 from gramless.cli.table_files import checksum
-from gramless.tables.column_types import USED_KINDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +50,7 @@ def card_path(model: Path) -> Path:
     return model.with_name(f"{model.stem[:200]}.card.md")  # file names have at most 255 bytes
 
 
-def sections(model: TableModel) -> list[Section]:
+def sections(model: SavedModel) -> list[Section]:
     """Return the title, the column names and the rows of each table of a card."""
     about = model.about
     n_rows = about.get("rows", {})
@@ -60,22 +59,22 @@ def sections(model: TableModel) -> list[Section]:
         chosen = {key: f"{value:.3g}" if isinstance(value, float) else value for key, value in settings.items()}
         settings = [", ".join(f"{key} {value}" for key, value in chosen.items() if value is not None)]
     steps = (("tuned", "tune_seconds"), ("fitted", "fit_seconds"))
-    seconds = [f"{step} in {about[key]:.1f} s" for step, key in steps if key in about]
+    tuned = [about.get("tuned"), *(f"{step} in {about[key]:.1f} s" for step, key in steps if key in about)]
     facts = [
-        ["estimator", f"{about.get('estimator')}: {about.get('why')}"],
-        ["predicts", f"{about.get('target') or 'y'} ({model.task})"],
-        ["data", f"{about.get('data')}, {_columns(model)}"],
-        ["rows", f"{n_rows.get('train', 0):,} for training, {n_rows.get('held_out', 0):,} held out"],
+        ["estimator", ": ".join(filter(None, (about.get("estimator"), about.get("why"))))],
+        ["predicts", f"{about.get('target') or model.target or 'y'} ({model.task})"],
+        ["data", f"{about.get('data')}, {model.describe_inputs()}"],
+        [model.unit, f"{n_rows.get('train', 0):,} for training, {n_rows.get('held_out', 0):,} held out"],
         *(["settings", str(one)] for one in settings or []),
         *(["reduced", str(one)] for one in about.get("reductions", about.get("gave_up", []))),
-        ["tuned", ", ".join([str(about.get("tuned")), *seconds])],
+        ["tuned", ", ".join(filter(None, tuned))],
     ]
     if model.task == "classification":
-        shares = about.get("class_shares", [])
-        facts.append(["classes", ", ".join(f"{k} ({s:.1%})" for k, s in zip(model.classes_.tolist(), shares, strict=False))])
+        shares = zip(model.classes_.tolist(), model.class_shares, strict=False)
+        facts.append(["classes", ", ".join(f"{label} ({share:.1%})" for label, share in shares)])
     if about.get("error_90") is not None:
         facts.append(["90 % of errors below", f"{about['error_90']:.4g}"])
-    evaluated_on = f"{about['folds']} folds" if "folds" in about else "held-out rows"
+    evaluated_on = f"{about['folds']} folds" if "folds" in about else f"held-out {model.unit}"
     found: list[Section] = [
         ("Model", ["", ""], facts),
         *score_sections(about.get("scores"), about.get("confusion"), evaluated_on),
@@ -91,13 +90,6 @@ def sections(model: TableModel) -> list[Section]:
     return found
 
 
-def _columns(model: TableModel) -> str:
-    if model.n_features is not None:
-        return f"{model.n_features:,} sparse columns"
-    counts = [(len(model.columns_of(kind)), kind) for kind in USED_KINDS]
-    return ", ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in counts if n)
-
-
 def score_sections(scores: list[dict[str, Any]] | None, confusion: dict[str, Any] | None, rows: str) -> list[Section]:
     """Return the table of scores on some rows, and the confusion matrix of these rows if there is one."""
     found: list[Section] = []
@@ -111,6 +103,12 @@ def score_sections(scores: list[dict[str, Any]] | None, confusion: dict[str, Any
         table = [[name, *row] for name, row in zip(names, counts, strict=True)]
         found.append((f"Classes (rows) and predictions (columns) of {rows}", ["class", *names], table))
     return found
+
+
+def print_summary(console: Console, model: SavedModel) -> None:
+    """Print the tables of a card on the model and its scores."""
+    titles = ("Inputs", "Left out", "Versions")
+    print_sections(console, (section for section in sections(model) if section[0] not in titles))
 
 
 def print_sections(console: Console, found: Iterable[Section]) -> None:
@@ -148,36 +146,26 @@ def _input(record: dict[str, Any]) -> list[str]:
 
 def describe_inputs(X: pd.DataFrame, types: dict[str, str]) -> list[dict[str, Any]]:
     """Return one record for each input column of typed training rows."""
-    found = []
-    for name, kind in types.items():
-        known = X[name].dropna()
-        record: dict[str, Any] = {"name": name, "kind": kind, "missing": int(len(X) - len(known))}
-        if len(known) == 0:
-            record |= {"typical": None, "low": None, "high": None, "levels": {}, "distinct": 0}
-        elif kind == "number":
-            values = known.to_numpy(dtype=np.float64)
-            middle = np.median(values)
-            # The lower median: the mean of two integers may be a value that does not occur.
-            typical = np.partition(values, (len(values) - 1) // 2)[(len(values) - 1) // 2] if len(values) else middle
-            record |= {"low": values.min(), "high": values.max(), "typical": typical}
-            record |= {"mean": values.mean(), "deviation": values.std()}
-            record = {key: float(value) if isinstance(value, np.floating) else value for key, value in record.items()}
-        elif kind == "date":
-            middle = known.sort_values().iloc[(len(known) - 1) // 2]
-            record |= {
-                key: moment.isoformat() for key, moment in (("low", known.min()), ("high", known.max()), ("typical", middle))
-            }
-        elif kind == "text":
-            record |= {"typical": "", "distinct": known.nunique()}
-        else:
-            counts = known.value_counts()
-            record |= {
-                "typical": str(counts.index[0]),
-                "levels": {str(level): int(count) for level, count in counts.iloc[:_STORED_LEVELS].items()},
-                "distinct": len(counts),
-            }
-        found.append(record)
-    return found
+    return [{"name": name, "kind": kind, **_describe(X[name], kind)} for name, kind in types.items()]
+
+
+def _describe(column: pd.Series, kind: str) -> dict[str, Any]:
+    known = column.dropna()
+    record: dict[str, Any] = {"missing": len(column) - len(known)}
+    if known.empty:
+        return record | {"typical": None, "low": None, "high": None, "levels": {}, "distinct": 0}
+    if kind == "text":
+        return record | {"typical": "", "distinct": known.nunique()}
+    if kind == "category":
+        counts = known.value_counts()
+        levels = {str(level): int(count) for level, count in counts.iloc[:_STORED_LEVELS].items()}
+        return record | {"typical": str(counts.index[0]), "levels": levels, "distinct": len(counts)}
+    # The lower median: the mean of two integers may be a value that does not occur.
+    ends = {"low": known.min(), "high": known.max(), "typical": known.quantile(0.5, interpolation="lower")}
+    if kind == "date":
+        return record | {key: moment.isoformat() for key, moment in ends.items()}
+    numbers = ends | {"mean": known.mean(), "deviation": known.std(ddof=0)}
+    return record | {key: float(value) for key, value in numbers.items()}
 
 
 def write_card(model: TableModel, path: Path) -> None:
@@ -241,12 +229,7 @@ def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int
     means = []
     for value in values:
         rows[name] = pd.Series([value] * len(rows), index=rows.index, dtype=X[name].dtype)
-        if model.has_probabilities:
-            means.append(model.pipeline.predict_proba(rows)[:, -1].mean())
-        elif model.task == "regression":
-            means.append(np.mean(model.pipeline.predict(rows)))
-        else:
-            means.append(np.mean(model.pipeline.predict(rows) == model.classes_[-1]))
+        means.append(_prediction(model, rows).mean())
     target = model.about["target"] or "y"
     prediction = f"probability of {model.classes_[-1]}" if model.task == "classification" else f"predicted {target}"
     if is_category:
@@ -256,14 +239,21 @@ def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int
         named = [str(value) if len(str(value)) <= 60 else f"{str(value)[:60]}..." for value in values]
         origin = "" if start == 0 else "; bars begin at the mean"
         return _bars(named, found, found, start), f"{prediction} by {name}{origin}{more}"
-    axes = _axes(name, prediction)
     places = np.array(values, dtype="datetime64[s]" if is_date else float).astype(float)
-    axes.plot(places, means, color=COLOURS["c0"], linewidth=2)
+    axes = _curve((name, prediction), places, np.array(means), style="-")
     if is_date:
         axes.set_xticks(places[[0, -1]], labels=[str(value)[:10] for value in (values[0], values[-1])])
         axes.get_xticklabels()[0].set_horizontalalignment("left")
         axes.get_xticklabels()[1].set_horizontalalignment("right")
     return _figure(axes, f"{prediction} by {name}")
+
+
+def _prediction(model: TableModel, rows: pd.DataFrame) -> np.ndarray:
+    """Return predicted values, or the probabilities of the last class; its predictions if there are no probabilities."""
+    if model.has_probabilities:
+        return model.pipeline.predict_proba(rows)[:, -1]
+    predicted = model.pipeline.predict(rows)
+    return predicted if model.task == "regression" else predicted == model.classes_[-1]
 
 
 def _errors(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> dict[str, list[Figure]]:
@@ -278,16 +268,28 @@ def _errors(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> dict[str, list
     if not model.has_probabilities:
         return {}
     probabilities = model.pipeline.predict_proba(X)
-    right = np.array([str(label) for label in model.classes_])[None, :] == np.array([str(label) for label in y])[:, None]
+    right = model.classes_.astype(str)[None, :] == np.array([str(label) for label in y])[:, None]
     bins = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)
     points = [(probabilities[bins == b].mean(), right[bins == b].mean()) for b in range(_BINS) if (bins == b).sum() >= 10]
     if len(points) < 2:
         return {}
-    predicted, observed = np.array(points).T
-    axes = _axes("predicted probability", "observed frequency")
-    _draw_diagonal(axes, 0.0, 1.0)
-    axes.plot(predicted, observed, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
+    axes = _curve(("predicted probability", "observed frequency"), *np.array(points).T, diagonal=(0.0, 1.0))
     return {"Calibration": [_figure(axes, "frequency of a class against its probability, held-out rows")]}
+
+
+def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[Figure]:
+    """Return figures of the coverage and the size of intervals or prediction sets, by the requested coverage."""
+    if not model.can_cover:
+        return []
+    found = pd.DataFrame([model.measured_coverage(X, y, coverage) for coverage in _COVERAGES])
+    kind, size = ("intervals", "mean width") if model.task == "regression" else ("prediction sets", "mean number of classes")
+    titles, requested = "requested coverage", found["asked"].to_numpy()
+    axes = _curve((titles, "share inside"), requested, found["held_out"], diagonal=(requested[0], requested[-1]))
+    figures = [_figure(axes, f"measured against requested coverage of the {kind}")]
+    if np.isfinite(found["size"]).all():
+        axes = _curve((titles, size), requested, found["size"])
+        figures.append(_figure(axes, f"{size} of the {kind} against requested coverage"))
+    return figures
 
 
 def _scatter(x: np.ndarray, y: np.ndarray, titles: tuple[str, str], diagonal: bool = False) -> Figure:
@@ -298,9 +300,11 @@ def _scatter(x: np.ndarray, y: np.ndarray, titles: tuple[str, str], diagonal: bo
     for values, (low, high) in zip((x, y), limits, strict=True):
         inside &= (low <= values) & (values <= high)
     shown = np.flatnonzero(inside)[:_ROWS]
-    if len(shown):
-        ends = [max(min(x[shown]), min(y[shown])), min(max(x[shown]), max(y[shown]))] if diagonal else []
-        _draw_diagonal(axes, *ends) if diagonal else axes.axhline(0, color=COLOURS["faint"], linewidth=1)
+    if not diagonal:
+        axes.axhline(0, color=COLOURS["faint"], linewidth=1)
+    elif len(shown):
+        ends = [max(min(x[shown]), min(y[shown])), min(max(x[shown]), max(y[shown]))]
+        axes.plot(ends, ends, color=COLOURS["faint"], linewidth=1)
     axes.plot(x[shown], y[shown], "o", color=COLOURS["c0"], markersize=4, alpha=0.6, mew=0)
     outside = f"; {np.count_nonzero(~inside):,} outliers are outside of the axes" if not inside.all() else ""
     return _figure(axes, f"{titles[1]} against {titles[0]}{outside}")
@@ -314,24 +318,14 @@ def _robust_limits(values: np.ndarray) -> tuple[float, float]:
     return float(kept.min()), float(kept.max())
 
 
-def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[Figure]:
-    """Return figures of the coverage and the size of intervals or prediction sets, by the requested coverage."""
-    if not model.can_cover:
-        return []
-    found = [model.measured_coverage(X, y, coverage) for coverage in _COVERAGES]
-    requested, observed, sizes = (np.array([one[key] for one in found]) for key in ("asked", "held_out", "size"))
-    kind, size = ("intervals", "mean width") if model.task == "regression" else ("prediction sets", "mean number of classes")
-    charts = [("share inside", observed, f"measured against requested coverage of the {kind}")]
-    if np.isfinite(sizes).all():
-        charts.append((size, sizes, f"{size} of the {kind} against requested coverage"))
-    figures = []
-    for title, values, caption in charts:
-        axes = _axes("requested coverage", title)
-        if values is observed:
-            _draw_diagonal(axes, requested[0], requested[-1])
-        axes.plot(requested, values, "o-", color=COLOURS["c0"], linewidth=2, markersize=5)
-        figures.append(_figure(axes, caption))
-    return figures
+def _curve(
+    titles: tuple[str, str], x: Any, y: Any, *, style: str = "o-", diagonal: tuple[float, float] | None = None
+) -> Axes:
+    axes = _axes(*titles)
+    if diagonal is not None:
+        axes.plot(diagonal, diagonal, color=COLOURS["faint"], linewidth=1)
+    axes.plot(x, y, style, color=COLOURS["c0"], linewidth=2, markersize=5)
+    return axes
 
 
 def _axes(x_title: str, y_title: str) -> Axes:
@@ -352,10 +346,6 @@ def _printable(text: str, length: int) -> str:
     """Return at most `length` characters, without control characters, which SVG cannot have."""
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
-def _draw_diagonal(axes: Axes, low: float, high: float) -> None:
-    axes.plot([low, high], [low, high], color=COLOURS["faint"], linewidth=1)
 
 
 def _figure(axes: Axes, caption: str) -> Figure:

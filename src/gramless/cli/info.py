@@ -14,7 +14,7 @@ from gramless._core.files import atomic_write
 from gramless._core.memory import format_bytes, free_memory, parse_budget
 from gramless.cli.card import card_path, print_sections, sections
 from gramless.cli.errors import InputError, check_writable, require
-from gramless.cli.model import TableModel, load_any
+from gramless.cli.model import SavedModel, TableModel, load_any
 from gramless.cli.table_files import checksum, first_names
 from gramless.estimators.table import default_seconds
 from gramless.papers.experiments.environment import commit, hardware, versions
@@ -106,14 +106,12 @@ def model_info(path: Path, console: Console) -> dict[str, Any]:
     console.print(f"[bold]{escape(path.name)}[/bold], {found['bytes']:,} bytes, SHA-256 {digest}")
     if matches is False:
         console.print(f"[yellow]{escape(card.name)} is the card of another file[/yellow]: it has another checksum")
-    if isinstance(model, TableModel):
-        found |= {"model": repr(model), **model.about}
+    found["model"] = repr(model) if isinstance(model, TableModel) else type(model).__name__
+    if isinstance(model, SavedModel):
         print_sections(console, sections(model))
-        return found
-    about = getattr(model, "about", None)
-    found |= {"model": type(model).__name__, **(about if isinstance(about, dict) else {})}
+        return found | model.about
     # scikit-learn prints the parameters that differ from their defaults.
-    settings = repr(model) if hasattr(model, "get_params") and not hasattr(model, "about") else "-"
+    settings = repr(model) if hasattr(model, "get_params") else "-"
     facts = [["estimator", type(model).__name__], ["settings", settings]]
     for name in ("n_features_in_", "classes_", "points_"):
         value = getattr(model, name, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,9 @@ from sklearn.pipeline import Pipeline
 import gramless
 from gramless.cli.errors import InputError, check_readable, is_pictures
 from gramless.cli.scores import Score, confusion, probability_scores, score
-from gramless.cli.table_files import BATCH_ROWS, batches, checksum, quantities, select_rows
+from gramless.cli.table_files import BATCH_ROWS, batches, checksum, labels, quantities, select_rows
 from gramless.estimators.novelty import NystromNovelty
-from gramless.tables.column_types import CellError, TableColumns, category_name
+from gramless.tables.column_types import USED_KINDS, CellError, TableColumns, category_name
 
 # Largest and smallest number of training rows of the novelty detector, and its false positive rate.
 _NOVELTY_ROWS = 10_000
@@ -111,6 +112,10 @@ class SavedModel(BaseEstimator):
         """Return True if the model was trained on this file or folder."""
         raise NotImplementedError
 
+    def describe_inputs(self) -> str:
+        """Return the kind and number of the inputs, for the card."""
+        raise NotImplementedError
+
     @property
     def classes_(self) -> np.ndarray:
         """Class labels, in the order of the columns of the probabilities."""
@@ -119,7 +124,7 @@ class SavedModel(BaseEstimator):
     @property
     def class_shares(self) -> np.ndarray:
         """Shares of the classes in the training rows."""
-        return np.array(self.about["class_shares"])
+        return np.array(self.about.get("class_shares", []))
 
     @property
     def has_probabilities(self) -> bool:
@@ -147,10 +152,10 @@ class SavedModel(BaseEstimator):
             return Scored(len(y), score(y, predicted, task=self.task, guess=self.about["guess"], seed=seed))
         classes, shares = self.classes_, self.class_shares
         if y.dtype.kind not in "iuf" or classes.dtype.kind not in "iuf":
-            y, predicted, classes = (np.array([category_name(one) for one in labels]) for labels in (y, predicted, classes))
+            y, predicted, classes = (np.array([category_name(label) for label in one]) for one in (y, predicted, classes))
         known_class = np.isin(y, classes)
         if not known_class.any():
-            known, given = (", ".join(map(repr, map(str, labels[:5]))) for labels in (classes, np.unique(y)))
+            known, given = (", ".join(map(repr, map(str, some[:5]))) for some in (classes, np.unique(y)))
             what = f"no label in the {self.source} is a class of the model"
             raise InputError(f"{what}: the model has {known}; the {self.source} has {given}")
         scores = score(y, predicted, task=self.task, guess=classes[shares.argmax()])
@@ -162,9 +167,10 @@ class SavedModel(BaseEstimator):
         """Return targets of a file as float64, or as labels that can be compared with the labels of the model."""
         if self.task == "regression":
             return quantities(y, "the model predicts a quantity, and the target")
-        return np.array([str(value) for value in y]) if y.dtype.kind == "O" else y
+        return labels(y)
 
 
+@dataclass(eq=False, repr=False)
 class TableModel(SavedModel):
     """Fitted pipeline for tables, with the types of its columns.
 
@@ -182,27 +188,17 @@ class TableModel(SavedModel):
         Description of training and scores as JSON.
     novelty : NystromNovelty or None
         Detector of rows that are far from all training rows.
-    formats : dict of str or None
+    formats : dict of str
         Formats of dates and numbers in files, by column, as in `TableColumns.formats_`.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        column_types: dict[str, str],
-        target: str | None,
-        task: str,
-        about: dict[str, Any],
-        novelty: NystromNovelty | None = None,
-        formats: dict[str, str] | None = None,
-    ):
-        self.pipeline = pipeline
-        self.column_types = column_types
-        self.target = target
-        self.task = task
-        self.about = about
-        self.novelty = novelty
-        self.formats = formats or {}
+    pipeline: Pipeline
+    column_types: dict[str, str]
+    target: str | None
+    task: str
+    about: dict[str, Any]
+    novelty: NystromNovelty | None = None
+    formats: dict[str, str] = field(default_factory=dict)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore attributes; files of version 0.1.0 have one list of names for each column type."""
@@ -210,6 +206,7 @@ class TableModel(SavedModel):
         if "column_types" not in state:
             lists = {kind: state.pop(name, None) or [] for name, kind in old.items()}
             state["column_types"] = {name: kind for kind, names in lists.items() for name in names}
+        state.setdefault("novelty", None)
         if "formats" not in state:
             state["formats"] = getattr(getattr(state["pipeline"][-1], "columns_", None), "formats_", {})
         super().__setstate__(state)
@@ -265,6 +262,13 @@ class TableModel(SavedModel):
     def columns_of(self, kind: str) -> list[str]:
         """Return the names of the input columns of one type."""
         return [name for name, column_type in self.column_types.items() if column_type == kind]
+
+    def describe_inputs(self) -> str:
+        """Return the number of columns of each type."""
+        if self.n_features is not None:
+            return f"{self.n_features:,} sparse columns"
+        counts = [(len(self.columns_of(kind)), kind) for kind in USED_KINDS]
+        return ", ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in counts if n)
 
     @property
     def n_features(self) -> int | None:
@@ -328,8 +332,7 @@ class TableModel(SavedModel):
 
     def novel(self, X: Any) -> np.ndarray | None:
         """Return a mask of the typed rows that are far from all training rows; None without a detector."""
-        detector: Any = getattr(self, "novelty", None)
-        return None if detector is None else detector.predict(self.prepared(X)) < 0
+        return None if self.novelty is None else self.novelty.predict(self.prepared(X)) < 0
 
     def unusual_values(self, X: Any) -> list[list[Reason]]:
         """Return, for each typed row, the columns with values that did not occur in training, and the reasons."""
@@ -346,23 +349,17 @@ class TableModel(SavedModel):
         """Yield batches of typed rows of a file together with the columns of the file."""
         if target in self.column_types:
             raise InputError(f"{target!r} is an input column of the model and cannot be the target")
-        first = 0
-        for rows in batches(
-            data,
-            target,
-            size=size,
-            n_features=self.n_features,
-            first_column=self.about.get("counts_from"),
-            strings=self.string_columns(target),
-            held_out=True,
-        ):
-            if not len(rows):
-                continue
-            if isinstance(rows.X, pd.DataFrame):
-                rows.X.index = pd.RangeIndex(first, first + len(rows))
-            first += len(rows)
-            yield Batch(self.ready(rows.X, str(data)), rows.y, rows.X)
-        if first == 0:
+        options: dict[str, Any] = {
+            "n_features": self.n_features,
+            "first_column": self.about.get("counts_from"),
+            "held_out": True,
+        }
+        is_empty = True
+        for rows in batches(data, target, size=size, strings=self.string_columns(target), **options):
+            if len(rows):
+                is_empty = False
+                yield Batch(self.ready(rows.X, str(data)), rows.y, rows.X)
+        if is_empty:
             raise InputError(f"{data} has no rows")
 
     def string_columns(self, target: str | None) -> list[str]:
@@ -400,44 +397,35 @@ class UnusualValues:
     """
 
     def __init__(self, model: TableModel):
-        self._ranges: dict[str, tuple[Any, Any]] = {}
+        self._ranges: dict[str, Any] = {}
         self._levels: dict[str, frozenset[str]] = {}
         for record in model.about.get("inputs", []):
-            kind, levels = model.column_types.get(record["name"]), record.get("levels", {})
-            if kind in ("number", "date") and (record["low"] is None or record["low"] != record["low"]):
-                continue  # all training values are missing
-            if kind == "number":
-                self._ranges[record["name"]] = record["low"], record["high"]
-            elif kind == "date":
-                low, high = (np.datetime64(record[end], "us") for end in ("low", "high"))
-                self._ranges[record["name"]] = low, high
-            elif kind == "category" and len(levels) == record["distinct"]:
-                self._levels[record["name"]] = frozenset(levels)
-        if hasattr(model.estimator, "columns_"):
-            columns = model.estimator.columns_
-            names = [name for name, kind in columns.type_of.items() if kind == "category"]
-            for name, levels in zip(names, columns.levels_, strict=True):
-                # `levels_` does not have rare categories, and records have only the most frequent ones of many.
-                self._levels[name] = self._levels.get(name, frozenset()) | frozenset(levels.tolist())
+            name, kind = record["name"], model.column_types.get(record["name"])
+            if kind == "category" and len(record["levels"]) == record["distinct"]:
+                self._levels[name] = frozenset(record["levels"])
+            elif kind in ("number", "date") and record["low"] is not None:  # None: all training values are missing
+                dtype = np.float64 if kind == "number" else "datetime64[us]"
+                self._ranges[name] = np.array([record["low"], record["high"]], dtype=dtype)
+        columns = getattr(model.estimator, "columns_", None)
+        names = [] if columns is None else [name for name, kind in columns.type_of.items() if kind == "category"]
+        for name, levels in zip(names, [] if columns is None else columns.levels_, strict=True):
+            # The records are of all rows of the file, but have only the most common ones of many categories.
+            self._levels[name] = self._levels.get(name, frozenset()) | frozenset(levels.tolist())
 
     def __call__(self, columns: Any) -> list[list[Reason]]:
         """Return, for each row of typed columns, the column names and the reasons of its unusual values."""
-        found: list[list[Reason]] | None = None
-        for name in columns:
-            values = np.asarray(columns[name])
-            found = [[] for _ in values] if found is None else found
+        arrays = {name: np.asarray(columns[name]) for name in columns}
+        found: list[list[Reason]] = [[] for _ in next(iter(arrays.values()))]
+        for name, values in arrays.items():
             if name in self._ranges:
                 low, high = self._ranges[name]
                 rows, reason = np.flatnonzero((values < low) | (values > high)).tolist(), OUT_OF_RANGE
-            elif name in self._levels:
-                known = self._levels[name]
-                rows = [row for row, value in enumerate(values) if value == value and value not in known]
-                reason = UNSEEN
             else:
-                continue
+                known, reason = self._levels.get(name), UNSEEN
+                rows = [row for row, value in enumerate(values) if value == value and value not in known] if known else []
             for row in rows:
                 found[row].append(Reason(name, reason))
-        return found or []
+        return found
 
 
 def load_model(path: Path, data: Path) -> SavedModel:

@@ -1,12 +1,14 @@
 """Options of the commands: the settings of `train`, `predict` and `reproduce`, and options that several commands share."""
 
+# ruff: noqa: RUF009  (`option` and `choice` return fields of a dataclass, not values)
+
 from __future__ import annotations
 
 import functools
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -43,7 +45,12 @@ Device = Annotated[str | None, typer.Option(help="Device of the computation: cpu
 _OTHER_FORMATS = (".pkl", ".pickle", ".joblib", ".onnx", ".pt", ".h5", ".json", ".csv", ".xlsx", ".parquet", ".html", ".zip")
 
 
-def choice(what: str, help_text: str, *names: str) -> Any:
+def option(default: Any, help_text: str, *names: str, **settings: Any) -> Any:
+    """Return a field of a dataclass of settings that is an option of a command."""
+    return field(default=default, metadata={"typer": typer.Option(*names, help=help_text, **settings)})
+
+
+def choice(default: str | None, what: str, help_text: str, *names: str) -> Any:
     """Return an option that accepts these names only, with completion."""
 
     def parse(given: str) -> str:
@@ -54,7 +61,7 @@ def choice(what: str, help_text: str, *names: str) -> Any:
     def complete(incomplete: str) -> list[str]:
         return [name for name in names if name.startswith(incomplete)]
 
-    return typer.Option(help=help_text, parser=parse, metavar="NAME", autocompletion=complete)
+    return option(default, help_text, parser=parse, metavar="NAME", autocompletion=complete)
 
 
 def parse_seconds(text: Any) -> float:
@@ -80,99 +87,73 @@ class TrainSettings:
             metavar="DATA",
         ),
     ]
-    target: Annotated[str | None, typer.Option(help="The column to predict; not needed for npz and svmlight files.")] = None
-    out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("model.skops")
-    estimator: Annotated[
-        str,
-        choice(
-            "estimator",
-            "auto, table (selects all settings; the choice of auto unless C, gamma, --tune none or a device other than cpu "
-            "is given), lssvm, nystrom or svm.",
-            *("auto", "table", "lssvm", "nystrom", "svm"),
-        ),
-    ] = "auto"
-    kernel: Annotated[
-        str | None,
-        choice(
-            "kernel",
-            "rbf, laplacian, exponential, matern32, matern52, poly or linear; selected if not given.",
-            *("rbf", "laplacian", "exponential", "matern32", "matern52", "poly", "linear"),
-        ),
-    ] = None
-    C: Annotated[float | None, typer.Option("--C", help="Inverse regularisation; tuned if not given.")] = None
-    gamma: Annotated[float | None, typer.Option(help="Coefficient of the kernel; tuned if not given.")] = None
-    tune: Annotated[
-        str, choice("tuning method", "Tuning method: loo (closed-form leave-one-out) or none.", "loo", "none")
-    ] = "loo"
-    preset: Annotated[
-        str, choice("preset", "Amount of search: default, or fast (a fifth of the time budget).", "default", "fast")
-    ] = "default"
-    task: Annotated[
-        str, choice("task", "Kind of target: auto, classification or regression.", "auto", "classification", "regression")
-    ] = "auto"
-    proba: Annotated[
-        bool | None,
-        typer.Option(
-            "--proba/--no-proba",
-            help="Fit calibrated probabilities; the default except for svm, for which they take five additional fits.",
-            show_default=False,
-        ),
-    ] = None
-    test_size: Annotated[float, typer.Option(help="Share of rows held out for the score.")] = 0.2
-    test: Annotated[Path | None, typer.Option(help="Score on the rows of this file, and train on all rows of DATA.")] = None
-    cv: Annotated[
-        int | None, typer.Option(help="Score by cross-validation with this many folds; train on all rows.", min=2)
-    ] = None
-    weights: Annotated[str | None, typer.Option(help="Column with the weights of the rows.")] = None
-    groups: Annotated[str | None, typer.Option(help="Column of group labels; rows of a group are held out together.")] = None
-    order: Annotated[str | None, typer.Option(help="Column, such as a date, whose last rows are held out.")] = None
-    columns: Annotated[list[str] | None, typer.Option(help="Columns to use, such as a,b,c; can be repeated.")] = None
-    drop: Annotated[list[str] | None, typer.Option(help="Columns not to use, such as a,b,c; can be repeated.")] = None
-    class_weight: Annotated[
-        str | None, typer.Option(help="balanced (inverse class frequencies), or weights such as yes=5,no=1.")
-    ] = None
-    time: Annotated[
-        float | None,
-        typer.Option(
-            parser=parse_seconds,
-            metavar="TIME",
-            help="Time of the whole command, such as 90s or 2m; by default the fit takes about a minute for 50,000 rows.",
-        ),
-    ] = None
-    interval: Annotated[
-        float | None, typer.Option(help="Measure prediction intervals (for classes, sets) of this coverage, such as 0.9.")
-    ] = None
-    loss: Annotated[
-        str,
-        choice(
-            "loss",
-            "Loss of the fit to a quantity: auto, squared_error, absolute_error or huber (both for targets with outliers).",
-            *("auto", "squared_error", "absolute_error", "huber"),
-        ),
-    ] = "auto"
-    metric: Annotated[
-        str | None,
-        choice(
-            "metric",
-            "Loss that measures the importance of columns, and that the summary shows first: log-loss (the default for "
-            "classes), average-precision, roc-auc, accuracy, balanced-accuracy; r2 (default for quantities), rmse or mae.",
-            *("log-loss", "average-precision", "roc-auc", "accuracy", "balanced-accuracy", "r2", "rmse", "mae"),
-        ),
-    ] = None
-    importance: Annotated[
-        bool, typer.Option("--importance/--no-importance", help="Measure the importance of columns after saving the model.")
-    ] = True
-    refit: Annotated[
-        bool, typer.Option("--refit/--no-refit", help="Fit the saved model to all rows after scoring it on held-out rows.")
-    ] = True
-    report: Annotated[
-        bool, typer.Option("--report", help="Also write an HTML report: importance, dependence, calibration.")
-    ] = False
-    seed: Annotated[int, typer.Option(help="Seed of the held-out rows and the fit.", min=0, max=2**32 - 1)] = 0
+    target: str | None = option(None, "The column to predict; not needed for npz and svmlight files.")
+    out: Path = option(Path("model.skops"), "Model file to write.")
+    estimator: str = choice(
+        "auto",
+        "estimator",
+        "auto, table (selects all settings; the choice of auto unless C, gamma, --tune none or a device other than cpu "
+        "is given), lssvm, nystrom or svm.",
+        *("auto", "table", "lssvm", "nystrom", "svm"),
+    )
+    kernel: str | None = choice(
+        None,
+        "kernel",
+        "rbf, laplacian, exponential, matern32, matern52, poly or linear; selected if not given.",
+        *("rbf", "laplacian", "exponential", "matern32", "matern52", "poly", "linear"),
+    )
+    C: float | None = option(None, "Inverse regularisation; tuned if not given.", "--C")
+    gamma: float | None = option(None, "Coefficient of the kernel; tuned if not given.")
+    tune: str = choice("loo", "tuning method", "Tuning method: loo (closed-form leave-one-out) or none.", "loo", "none")
+    preset: str = choice(
+        "default", "preset", "Amount of search: default, or fast (a fifth of the time budget).", "default", "fast"
+    )
+    task: str = choice(
+        "auto", "task", "Kind of target: auto, classification or regression.", "auto", "classification", "regression"
+    )
+    proba: bool | None = option(
+        None,
+        "Fit calibrated probabilities; the default except for svm, for which they take five additional fits.",
+        "--proba/--no-proba",
+        show_default=False,
+    )
+    test_size: float = option(0.2, "Share of rows held out for the score.")
+    test: Path | None = option(None, "Score on the rows of this file, and train on all rows of DATA.")
+    cv: int | None = option(None, "Score by cross-validation with this many folds; train on all rows.", min=2)
+    weights: str | None = option(None, "Column with the weights of the rows.")
+    groups: str | None = option(None, "Column of group labels; rows of a group are held out together.")
+    order: str | None = option(None, "Column, such as a date, whose last rows are held out.")
+    columns: list[str] | None = option(None, "Columns to use, such as a,b,c; can be repeated.")
+    drop: list[str] | None = option(None, "Columns not to use, such as a,b,c; can be repeated.")
+    class_weight: str | None = option(None, "balanced (inverse class frequencies), or weights such as yes=5,no=1.")
+    time: float | None = option(
+        None,
+        "Time of the whole command, such as 90s or 2m; by default the fit takes about a minute for 50,000 rows.",
+        parser=parse_seconds,
+        metavar="TIME",
+    )
+    interval: float | None = option(None, "Measure prediction intervals (for classes, sets) of this coverage, such as 0.9.")
+    loss: str = choice(
+        "auto",
+        "loss",
+        "Loss of the fit to a quantity: auto, squared_error, absolute_error or huber (both for targets with outliers).",
+        *("auto", "squared_error", "absolute_error", "huber"),
+    )
+    metric: str | None = choice(
+        None,
+        "metric",
+        "Loss that measures the importance of columns, and that the summary shows first: log-loss (the default for "
+        "classes), average-precision, roc-auc, accuracy, balanced-accuracy; r2 (default for quantities), rmse or mae.",
+        *("log-loss", "average-precision", "roc-auc", "accuracy", "balanced-accuracy", "r2", "rmse", "mae"),
+    )
+    importance: bool = option(
+        True, "Measure the importance of columns after saving the model.", "--importance/--no-importance"
+    )
+    refit: bool = option(True, "Fit the saved model to all rows after scoring it on held-out rows.", "--refit/--no-refit")
+    report: bool = option(False, "Also write an HTML report: importance, dependence, calibration.", "--report")
+    seed: int = option(0, "Seed of the held-out rows and the fit.", min=0, max=2**32 - 1)
     device: Device = None
-    memory_budget: Annotated[
-        str | None, typer.Option("--memory", "--memory-budget", help="Largest memory, such as 4GB.")
-    ] = None
+    memory_budget: str | None = option(None, "Largest memory, such as 4GB.", "--memory", "--memory-budget")
 
     def check(self) -> None:
         """Raise `InputError` for files that cannot be used and options that contradict each other."""
@@ -190,11 +171,11 @@ class TrainSettings:
 
     def _check_pictures(self) -> None:
         known = ("data", "out", "C", "test_size", "seed", "device", "memory_budget")
-        for field in fields(self):
-            if field.name not in known and getattr(self, field.name) != field.default:
-                option = field.name.replace("_", "-")
+        for one in fields(self):
+            if one.name not in known and getattr(self, one.name) != one.default:
+                name = one.name.replace("_", "-")
                 raise InputError(
-                    f"--{option} does not apply to a folder of pictures: leave it out, or give the name of a table"
+                    f"--{name} does not apply to a folder of pictures: leave it out, or give the name of a table"
                 )
         if self.C is not None and not 0 < self.C < float("inf"):
             raise InputError(f"C must be a positive number, not {self.C:g}")
@@ -209,22 +190,20 @@ class PredictSettings:
         Path,
         typer.Argument(help="Table (may have further columns), - for standard input, a picture, or a folder of pictures."),
     ]
-    proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of each class.")] = False
-    interval: Annotated[float | None, typer.Option(help="Also write intervals of this coverage, such as 0.9.")] = None
-    classes: Annotated[float | None, typer.Option("--set", help="Also write sets of classes of this coverage.")] = None
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            parser=output_file,
-            metavar="PATH",
-            help="CSV, Parquet, Excel or JSON-lines file; if not given or -, CSV to standard output. Labels are not "
-            "escaped: a spreadsheet may interpret a label that begins with = as a formula.",
-        ),
-    ] = None
-    novelty: Annotated[
-        bool, typer.Option("--novelty", help="Also write why a row is unlike the training rows: out of range, unseen, far.")
-    ] = False
-    keep: Annotated[bool, typer.Option("--keep", help="Also write the columns of the input.")] = False
+    proba: bool = option(False, "Also write the probability of each class.", "--proba")
+    interval: float | None = option(None, "Also write intervals of this coverage, such as 0.9.")
+    classes: float | None = option(None, "Also write sets of classes of this coverage.", "--set")
+    out: Path | None = option(
+        None,
+        "CSV, Parquet, Excel or JSON-lines file; if not given or -, CSV to standard output. Labels are not escaped: a "
+        "spreadsheet may interpret a label that begins with = as a formula.",
+        parser=output_file,
+        metavar="PATH",
+    )
+    novelty: bool = option(
+        False, "Also write why a row is unlike the training rows: out of range, unseen, far.", "--novelty"
+    )
+    keep: bool = option(False, "Also write the columns of the input.", "--keep")
 
     def check(self) -> None:
         """Raise `InputError` for files that cannot be used and options that do not apply."""
@@ -236,6 +215,21 @@ class PredictSettings:
             raise InputError("--interval, --set and --novelty are for tables, not for pictures")
         if self.out is not None and not is_stream(self.out):
             check_writable(self.out, self.model, self.data)
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """Options of `gramless serve`."""
+
+    models: Annotated[list[str], typer.Argument(help="Model files, as FILE or NAME=FILE; /predict uses the first model.")]
+    host: str = option("127.0.0.1", "Address to listen on; 127.0.0.1 is reached only from this computer.")
+    port: Port = 8000
+    watch: float | None = option(None, "Interval in seconds at which replaced files are detected and loaded.", min=0.1)
+    max_rows: int = option(10_000, "Largest number of rows of a request.", min=1)
+    max_body: int = option(16 * 2**20, "Largest number of bytes of a request.", min=1)
+    max_waiting: int = option(50_000, "Largest number of rows that wait for a prediction.", min=1)
+    timeout: float = option(30.0, "Largest time from a request to its response, in seconds.", min=0.01)
+    threads: int = option(1, "Threads that compute a prediction; more than one is useful only for large batches.", min=1)
 
 
 def papers(incomplete: str) -> list[str]:
@@ -253,23 +247,22 @@ class ReproduceSettings:
         str,
         typer.Argument(help="randomized, budget, risvo, prototypes, smo, images or all.", autocompletion=papers),
     ] = "all"
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Use small datasets of scikit-learn; needs no files and takes a few minutes.")
-    ] = False
-    out: Annotated[Path, typer.Option(help="Folder for the results and the report.")] = Path("gramless-report")
-    data: Annotated[Path | None, typer.Option(help="Folder with the datasets.", exists=True, file_okay=False)] = None
+    quick: bool = option(False, "Use small datasets of scikit-learn; needs no files and takes a few minutes.", "--quick")
+    out: Path = option(Path("gramless-report"), "Folder for the results and the report.")
+    data: Path | None = option(None, "Folder with the datasets.", exists=True, file_okay=False)
     device: Device = None
-    only: Annotated[str | None, typer.Option(help="Run only the experiment with this name.")] = None
-    where: Annotated[list[str] | None, typer.Option(help="Run only the settings with name=value; can be repeated.")] = None
-    seed: Annotated[int | None, typer.Option(help="Run only this seed.", min=0)] = None
-    claim: Annotated[str | None, typer.Option(help="Run what this claim needs, and print the verdict on it.")] = None
-    show: Annotated[bool, typer.Option("--list", help="List the experiments and their settings; run nothing.")] = False
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier results in the folder.")] = False
+    only: str | None = option(None, "Run only the experiment with this name.")
+    where: list[str] | None = option(None, "Run only the settings with name=value; can be repeated.")
+    seed: int | None = option(None, "Run only this seed.", min=0)
+    claim: str | None = option(None, "Run what this claim needs, and print the verdict on it.")
+    show: bool = option(False, "List the experiments and their settings; run nothing.", "--list")
+    fresh: bool = option(False, "Discard earlier results in the folder.", "--fresh")
 
 
 def options_of(settings: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that replaces the parameter `settings` of a command by one option for each field of a dataclass."""
     types = get_type_hints(settings, include_extras=True)
+    types |= {one.name: Annotated[types[one.name], one.metadata["typer"]] for one in fields(settings) if one.metadata}
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)

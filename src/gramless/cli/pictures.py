@@ -13,6 +13,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import gramless
 from gramless import ImageClassifier
 from gramless._core.threads import slices
 from gramless._version import __version__
-from gramless.cli.card import print_sections, score_sections
+from gramless.cli.card import print_summary
 from gramless.cli.display import StepDisplay
 from gramless.cli.errors import PICTURE_EXTENSIONS, InputError
 from gramless.cli.model import Batch, SavedModel
@@ -36,6 +37,7 @@ LONGEST_SIDE = 64
 _GREY = ("1", "L", "I", "I;16", "F", "LA")
 
 
+@dataclass(eq=False, repr=False)
 class PictureModel(SavedModel):
     """Fitted image classifier with the width and height of its images; `about` describes the training in plain JSON."""
 
@@ -43,11 +45,10 @@ class PictureModel(SavedModel):
     task = "classification"
     target = "name of the subfolder"
 
-    def __init__(self, classifier: ImageClassifier, size: list[int], grey: bool, about: dict[str, Any]):
-        self.classifier = classifier
-        self.size = size
-        self.grey = grey
-        self.about = about
+    classifier: ImageClassifier
+    size: list[int]
+    grey: bool
+    about: dict[str, Any]
 
     @property
     def predictor(self) -> ImageClassifier:
@@ -74,6 +75,10 @@ class PictureModel(SavedModel):
                 chosen = [part.start + number for number in kept]
                 shown = pd.DataFrame({"picture": [str(paths[k]) for k in chosen]})
                 yield Batch(images, np.array([labels[k] for k in chosen]) if labels else None, shown)
+
+    def describe_inputs(self) -> str:
+        """Return the colours and the size of the pictures."""
+        return f"{'grey' if self.grey else 'colour'} pictures, {self.size[0]} x {self.size[1]} pixels"
 
     def was_trained_on(self, data: Path) -> bool:
         """Return True if the model was trained on these pictures, whatever the names of the files are."""
@@ -120,12 +125,7 @@ def train_pictures(settings: TrainSettings, console: Console) -> PictureModel:
     model = PictureModel(classifier, list(size), grey, about)
     about["scores"] = [one.as_json() for one in model.scored([(images[test_rows], y[test_rows])]).scores]
     gramless.save(model, out)
-    console.print(
-        f"[bold]ImageClassifier[/bold] for {len(classifier.classes_)} classes of {'grey' if grey else 'colour'} pictures, "
-        f"{size[0]} x {size[1]} pixels\n"
-        f"  {len(rows):,} training pictures, fitted in {seconds:.1f} s; {len(test_rows):,} held-out pictures"
-    )
-    print_sections(console, score_sections(about["scores"], None, "held-out pictures"))
+    print_summary(console, model)
     console.print(f"Model  [bold]{escape(str(out))}[/bold]")
     return model
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
@@ -45,19 +45,21 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
     if settings.classes is not None and model.task != "classification":
         raise InputError("the model predicts a quantity, and sets are only for classes: use --interval")
     total, unlike, heartbeat = 0, Counter[Reason](), Heartbeat(console)
+
+    def frames(source: Path) -> Iterator[pd.DataFrame]:
+        nonlocal total
+        for X, _, shown in model.read(source, None, batch_rows or model.batch_size):
+            reasons = model.novelty_reasons(X)
+            columns = _predicted_columns(model, X, settings)
+            if settings.novelty:
+                columns["novelty"] = ["; ".join(map(str, row)) for row in reasons]
+            yield _beside(shown, columns, source) if settings.keep or of_pictures else pd.DataFrame(columns)
+            total += len(reasons)
+            unlike.update(chain.from_iterable(reasons))
+            heartbeat(f"{total:,} {model.unit} predicted")
+
     with standard_input(settings.data) as source:
-        pieces = model.read(source, None, batch_rows or model.batch_size)
-        first = next(pieces)  # input errors are raised before the output is opened
-        with rows_written(out) as write:
-            for X, _, shown in chain([first], pieces):
-                reasons = model.novelty_reasons(X)
-                columns, numbers = _predicted_columns(model, X, settings)
-                if settings.novelty:
-                    columns["novelty"] = ["; ".join(map(str, row)) for row in reasons]
-                write(_beside(shown, columns, source) if settings.keep or of_pictures else pd.DataFrame(columns), numbers)
-                total += len(reasons)
-                unlike.update(chain.from_iterable(reasons))
-                heartbeat(f"{total:,} {model.unit} predicted")
+        write_frames(frames(source), out)
     unseen = _warn_unseen(console, unlike)
     if out is not None:
         console.print(f"Predictions of {total:,} {model.unit}  [bold]{escape(str(out))}[/bold]")
@@ -79,19 +81,21 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
     }
 
 
-def _predicted_columns(model: SavedModel, X: Any, settings: PredictSettings) -> tuple[dict[str, Any], list[str]]:
-    """Return the columns of the output for some rows, and the names of the columns of numbers besides the prediction."""
+def _predicted_columns(model: SavedModel, X: Any, settings: PredictSettings) -> dict[str, Any]:
+    """Return the columns of the output for some rows."""
     columns: dict[str, Any] = {"prediction": np.asarray(model.predictor.predict(X))}
     if settings.proba:
         probabilities = model.predictor.predict_proba(X)
         columns |= {f"p({label})": probabilities[:, k] for k, label in enumerate(model.classes_)}
     if settings.interval is not None:
         columns["low"], columns["high"] = model.regions(X, settings.interval).T
-    numbers = [name for name in columns if name != "prediction"]
+    if output_format(settings.out) == "csv":
+        # Text has six digits of the numbers, except of the prediction.
+        columns |= {name: [f"{x:.6g}" for x in values] for name, values in columns.items() if name != "prediction"}
     if settings.classes is not None:
         sets = model.regions(X, settings.classes)
         columns["set"] = [";".join(map(str, model.classes_[members])) for members in sets]
-    return columns, numbers
+    return columns
 
 
 def _beside(shown: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
@@ -141,71 +145,45 @@ def evaluate(
     return result if scored.confusion is None else {**result, "confusion": scored.confusion}
 
 
-Write = Callable[[pd.DataFrame, list[str]], Any]
-
-
-@contextmanager
-def rows_written(out: Path | None) -> Iterator[Write]:
-    """Yield a function that appends a frame to the output, in the format of the file extension of `out`."""
+def write_frames(frames: Iterator[pd.DataFrame], out: Path | None) -> None:
+    """Write frames one below the other to a file in the format of its extension; None is standard output."""
     kind = output_format(out)
-    if kind == "csv":
+    if kind == "excel":
+        require("openpyxl", extra="cli")
+    first = next(frames)  # input errors are raised before the output is opened
+    if out is None or kind in ("csv", "jsonl"):
         with written(out) as file:
-            yield _csv_rows(file)
-    elif kind == "jsonl":
-        with written(out) as file:
-            yield lambda frame, rounded: frame.to_json(file, orient="records", lines=True, date_format="iso")
-    else:
-        assert out is not None
-        rows = _excel_rows if kind == "excel" else _parquet_rows
-        with atomic_write(out.resolve()) as part, rows(part) as write:
-            yield write
+            for frame in chain([first], frames):
+                if kind == "csv":
+                    frame.to_csv(file, header=frame is first, index=False, lineterminator="\n")
+                else:
+                    frame.to_json(file, orient="records", lines=True, date_format="iso")
+        return
+    with atomic_write(out.resolve()) as part:
+        if kind == "parquet":
+            _write_parquet(first, frames, part)
+            return
+        table = pd.concat([first, *frames])
+        try:
+            table.to_excel(part, sheet_name="predictions", index=False, engine="openpyxl")
+        except ValueError as reason:  # Excel has at most 1,048,576 rows
+            raise InputError(f"the predictions cannot be written as Excel: {reason}") from reason
 
 
-@contextmanager
-def _excel_rows(part: Path) -> Iterator[Write]:
-    """Yield a function that appends a frame to an Excel file, which is limited to 1,048,575 rows."""
-    require("openpyxl", extra="cli")
-    frames: list[pd.DataFrame] = []
-    yield lambda frame, rounded: frames.append(frame)
-    try:
-        pd.concat(frames).to_excel(part, sheet_name="predictions", index=False, engine="openpyxl")
-    except ValueError as reason:
-        raise InputError(f"the predictions cannot be written as Excel: {reason}") from reason
-
-
-@contextmanager
-def _parquet_rows(part: Path) -> Iterator[Write]:
-    """Yield a function that appends a frame to a Parquet file."""
+def _write_parquet(first: pd.DataFrame, further: Iterator[pd.DataFrame], part: Path) -> None:
     import pyarrow as pa
-    import pyarrow.parquet
+    from pyarrow.parquet import ParquetWriter
 
-    with ExitStack() as open_files:
-        writer: list[Any] = []
-
-        def write(frame: pd.DataFrame, rounded: list[str]) -> None:
+    table = pa.Table.from_pandas(first, preserve_index=False)
+    with ParquetWriter(part, table.schema) as writer:
+        writer.write_table(table)
+        for frame in further:
             try:
-                table = pa.Table.from_pandas(frame, schema=writer[0].schema if writer else None, preserve_index=False)
+                writer.write_table(pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False))
             except (pa.ArrowInvalid, pa.ArrowTypeError) as reason:
                 raise InputError(
                     f"predictions cannot be written as Parquet, since a column changes its type: {reason}"
                 ) from reason
-            if not writer:
-                writer.append(open_files.enter_context(pa.parquet.ParquetWriter(part, table.schema)))
-            writer[0].write_table(table)
-
-        yield write
-
-
-def _csv_rows(file: TextIO) -> Write:
-    """Return a function that appends a frame as CSV with one header line; columns in `rounded` have six digits."""
-    header = [True]
-
-    def write(frame: pd.DataFrame, rounded: list[str]) -> None:
-        frame = frame.assign(**{name: [f"{value:.6g}" for value in frame[name]] for name in rounded})
-        frame.to_csv(file, header=bool(header), index=False, lineterminator="\n")
-        header.clear()
-
-    return write
 
 
 @contextmanager

@@ -62,24 +62,21 @@ def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | N
     return float(wrong[place - 1]) if place <= len(wrong) else None
 
 
+def _with_normal_interval(metric: str, value: float, error: float, baseline: float, highest: float = 1.0) -> Score:
+    """Return a score between 0 and `highest` with the normal interval of its standard error."""
+    low, high = max(value - Z * error, 0.0), min(value + Z * error, highest)
+    return Score(metric, float(value), float(low), float(high), float(baseline))
+
+
 def _class_scores(y: np.ndarray, predicted: np.ndarray, guess: Any) -> list[Score]:
     right = y == predicted
-    members = [y == label for label in np.unique(y)]
-    counts = np.array([mask.sum() for mask in members])
-    shares = np.array([right[mask].mean() for mask in members])
     interval = stats.binomtest(int(right.sum()), len(y)).proportion_ci(LEVEL, "wilson")
-    spread = np.sqrt(np.sum(_variance(shares, counts))) / len(members)
-    balanced = shares.mean()
-    return [
-        Score("accuracy", float(right.mean()), float(interval.low), float(interval.high), float(np.mean(y == guess))),
-        Score(
-            "balanced accuracy",
-            float(balanced),
-            float(max(balanced - Z * spread, 0)),
-            float(min(balanced + Z * spread, 1)),
-            float(np.mean([np.mean(y[mask] == guess) for mask in members])),
-        ),
-    ]
+    low, high = map(float, interval)
+    accuracy = Score("accuracy", float(right.mean()), low, high, float(np.mean(y == guess)))
+    labels, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    shares = np.bincount(codes, right) / counts
+    error = np.sqrt(np.sum(_variance(shares, counts))) / len(labels)
+    return [accuracy, _with_normal_interval("balanced accuracy", shares.mean(), error, np.mean(labels == guess))]
 
 
 def log_loss(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shares: np.ndarray) -> Score:
@@ -95,9 +92,8 @@ def log_loss(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shar
         return -np.log(np.where(known, given, 0.0).clip(np.finfo(np.float64).eps, 1.0))
 
     ours = losses(np.take_along_axis(probabilities, place[:, None], axis=1)[:, 0])
-    mean = float(ours.mean())
-    half = Z * float(stats.sem(ours, ddof=min(1, len(y) - 1)))
-    return Score("log loss", mean, max(mean - half, 0.0), mean + half, float(losses(shares[place]).mean()))
+    error = stats.sem(ours) if len(y) > 1 else np.nan
+    return _with_normal_interval("log loss", ours.mean(), error, losses(shares[place]).mean(), np.inf)
 
 
 def roc_auc(y: np.ndarray, positive: Any, probabilities: np.ndarray) -> Score | None:
@@ -113,9 +109,8 @@ def roc_auc(y: np.ndarray, positive: Any, probabilities: np.ndarray) -> Score | 
     ranks = stats.rankdata(probabilities)
     above = (ranks[is_positive] - stats.rankdata(probabilities[is_positive])) / n
     below = 1 - (ranks[~is_positive] - stats.rankdata(probabilities[~is_positive])) / m
-    area = float(above.mean())
-    spread = float(np.sqrt(sum(part.var(ddof=1) / len(part) for part in (above, below) if len(part) > 1)))
-    return Score("ROC AUC", area, max(area - Z * spread, 0.0), min(area + Z * spread, 1.0), 0.5)
+    variance = sum(part.var(ddof=1) / len(part) for part in (above, below) if len(part) > 1)
+    return _with_normal_interval("ROC AUC", above.mean(), np.sqrt(variance), 0.5)
 
 
 def probability_scores(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shares: np.ndarray) -> list[Score]:
@@ -163,18 +158,14 @@ def confusion(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any] | None:
 def verdict(scores: list[Score], task: str) -> str | None:
     """Return a warning if the model is not significantly better than a constant prediction; else None."""
     by_name = {one.metric: one for one in scores}
-    if task == "regression":
-        decisive = by_name["R²"]
-        worse = not decisive.low > 0
-    elif "log loss" in by_name:
-        decisive = by_name["log loss"]
-        worse = not decisive.high < decisive.baseline
+    decisive = next(by_name[name] for name in ("R²", "log loss", "accuracy") if name in by_name)
+    if decisive.metric == "log loss":
+        is_better = decisive.high < decisive.baseline
     else:
-        decisive = by_name["accuracy"]
-        worse = not decisive.low > decisive.baseline
-    constant = "a constant" if task == "regression" else "the most common class"
-    if not worse:
+        is_better = decisive.low > (0 if task == "regression" else decisive.baseline)
+    if is_better:
         return None
+    constant = "a constant" if task == "regression" else "the most common class"
     return (
         f"On the held-out rows, this model is not significantly better than always predicting {constant} "
         f"({decisive.metric} {decisive.value:.3g}, {decisive.low:.3g} to {decisive.high:.3g}; the constant has "
@@ -190,24 +181,20 @@ def _variance(shares: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _quantity_scores(y: np.ndarray, predicted: np.ndarray, guess: float, rng: np.random.Generator) -> list[Score]:
-    with warnings.catch_warnings():
-        # R² of a bootstrap sample may be undefined if there are few rows; such samples are left out below.
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        drawn = stats.bootstrap(
-            (y, predicted),
-            _quantity_metrics,
-            paired=True,
-            n_resamples=RESAMPLINGS,
-            batch=max(1, MOST_DRAWN // len(y)),
-            method="percentile",
-            rng=rng,
-        ).bootstrap_distribution
+    drawn = np.empty((len(QUANTITY_METRICS), 0))
+    if len(y) > 1:
+        options = {"paired": True, "n_resamples": RESAMPLINGS, "batch": max(1, MOST_DRAWN // len(y)), "rng": rng}
+        with warnings.catch_warnings():
+            # R² of a bootstrap sample may be undefined if there are few rows; such samples are left out below.
+            warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+            found = stats.bootstrap((y, predicted), _quantity_metrics, method="percentile", **options)
+        drawn = found.bootstrap_distribution
     values = _quantity_metrics(y, predicted)
     baselines = _quantity_metrics(y, np.full(len(y), float(guess)))
     scores = []
-    for name, value, found, baseline in zip(QUANTITY_METRICS, values, drawn, baselines, strict=True):
-        found = found[~np.isnan(found)]
-        low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(found) else (np.nan, np.nan)
+    for name, value, resampled, baseline in zip(QUANTITY_METRICS, values, drawn, baselines, strict=True):
+        defined = resampled[~np.isnan(resampled)]
+        low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if len(defined) else (np.nan, np.nan)
         scores.append(Score(name, float(value), float(low), float(high), float(baseline)))
     return scores
 

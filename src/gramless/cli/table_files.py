@@ -28,7 +28,7 @@ import scipy.sparse
 from gramless._core.memory import format_bytes, free_memory
 from gramless.cli.errors import InputError, check_readable, is_stream, require
 from gramless.streaming import parquet, text
-from gramless.tables.column_types import LARGEST_NUMBER
+from gramless.tables.column_types import LARGEST_NUMBER, number_format
 
 FORMATS = {
     ".csv": "csv",
@@ -124,20 +124,26 @@ def batches(
 ) -> Iterator[FileRows]:
     """Yield the file in batches of at most `size` rows, or as one batch if `size` is None.
 
-    `n_features` and `first_column` (0 or 1) describe a sparse matrix; None determines them from the file. Columns
-    in `strings` are read from CSV files as strings: a batch of codes such as "01", "02", "2A" may look like numbers.
-    With `held_out`, the test rows of an npz file are read, unless `target` names an array of the training or test rows.
+    The index of each batch numbers the rows of the file from 0. `n_features` and `first_column` (0 or 1) describe a sparse
+    matrix; None determines them from the file. Columns in `strings` are read from CSV files as strings: a batch of codes
+    such as "01", "02", "2A" may look like numbers. With `held_out`, the test rows of an npz file are read, unless `target`
+    names an array of the training or test rows.
     """
     check_readable(path)
-    kind = file_format(path)
+    kind, first = file_format(path), 0
+    parts: Iterator[FileRows]
     if kind in BATCH_FORMATS:
-        yield from (_split_target(frame, target, path) for frame in _frames(path, kind, size, strings, target))
+        parts = (_split_target(frame, target, path) for frame in _frames(path, kind, size, strings, target))
     elif kind in ("excel", "jsonl"):
-        yield from _batches(_split_target(_whole_frame(path, kind), target, path), size)
-    elif kind == "npz":
-        yield from _batches(_npz(path, target, held_out), size)
+        parts = _parts(_split_target(_whole_frame(path, kind), target, path), size)
     else:
-        yield from _batches(_svmlight(path, n_features, first_column), size)
+        rows = _npz(path, target, held_out) if kind == "npz" else _svmlight(path, n_features, first_column)
+        parts = _parts(rows, size)
+    for part in parts:
+        if isinstance(part.X, pd.DataFrame):
+            part.X.index = pd.RangeIndex(first, first + len(part))
+        first += len(part)
+        yield part
 
 
 def _frames(path: Path, kind: str, size: int | None, strings: Collection[str], target: str | None) -> Iterator[pd.DataFrame]:
@@ -173,11 +179,7 @@ def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
                 frame = pd.DataFrame.from_records([json.loads(line) for line in file if line.strip()])
     except (ValueError, TypeError, AttributeError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
         raise InputError(f"{path} cannot be read as a table: {reason}") from reason
-    frame.columns = frame.columns.map(str)
-    for name in frame.columns:
-        if frame[name].map(lambda value: isinstance(value, list | dict)).any():
-            raise InputError(f"{path}: column {name!r} has nested values, and a model takes numbers and strings")
-    return frame
+    return frame.set_axis(frame.columns.map(str), axis="columns")
 
 
 def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRows:
@@ -185,7 +187,10 @@ def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRo
         return FileRows(frame, None)
     if target not in frame.columns:
         raise InputError(f"{path} has no column {target!r}; it has {quoted_names(frame.columns)}")
-    return FileRows(frame.drop(columns=target), _target_values(frame[target]))
+    column = frame[target]
+    if column.dtype == object and column.map(lambda value: isinstance(value, list | dict | np.ndarray)).any():
+        raise InputError(f"{path}: column {target!r} has nested values, and a model takes numbers and strings")
+    return FileRows(frame.drop(columns=target), _target_values(column))
 
 
 def _target_values(column: pd.Series) -> np.ndarray:
@@ -202,12 +207,32 @@ def quantities(y: np.ndarray, name: str) -> np.ndarray:
     try:
         numbers = y.astype(np.float64)
     except (TypeError, ValueError) as reason:
-        raise InputError(f"{name} is not a number everywhere: {reason}") from reason
+        raise InputError(f"{name} is not a number everywhere: {reason}{amounts_hint(y)}") from reason
     if not np.isfinite(numbers).all():
         raise InputError(f"{name} is infinite in {int((~np.isfinite(numbers)).sum()):,} rows: leave those cells empty")
     if not np.abs(numbers).max() < LARGEST_NUMBER:
         raise InputError(f"{name} has numbers that are too large to compute with: divide them by their unit")
     return numbers
+
+
+def no_numbers(y: np.ndarray) -> list[Any]:
+    """Return the values of a target that are not plain numbers."""
+    return y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()].tolist()
+
+
+def amounts_hint(y: np.ndarray) -> str:
+    """Return the end of an error message on a target of amounts such as "$1,200"; empty for other targets."""
+    texts = no_numbers(y)
+    if not texts or number_format(texts) is None:
+        return ""
+    return f"; to predict amounts such as {texts[0]!r}, write them as plain numbers, such as 1234.5"
+
+
+def labels(y: np.ndarray) -> np.ndarray:
+    """Return a target as labels: floats without fractions as integers, since missing values convert integers to floats."""
+    if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0.0) < 2**53:
+        return y.astype(np.int64)
+    return y if y.dtype.kind in "iufbU" else np.array([str(value) for value in y])
 
 
 def _npz(path: Path, target: str | None, held_out: bool) -> FileRows:
@@ -272,11 +297,9 @@ def _svmlight(path: Path, n_features: int | None, first_column: int | None) -> F
     return FileRows(scipy.sparse.csr_matrix((x.data, x.indices - first_column, x.indptr), shape=shape), y, first_column)
 
 
-def _batches(rows: FileRows, size: int | None) -> Iterator[FileRows]:
-    if size is None:
-        yield rows
-        return
-    for start in range(0, len(rows), size):
+def _parts(rows: FileRows, size: int | None) -> Iterator[FileRows]:
+    size = len(rows) if size is None else size
+    for start in range(0, max(1, len(rows)), max(1, size)):
         part = slice(start, start + size)
         yield FileRows(select_rows(rows.X, part), None if rows.y is None else rows.y[part], rows.first_column)
 

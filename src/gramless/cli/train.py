@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
 import gramless
-from gramless.cli.card import card_path, describe_inputs, print_sections, sections, write_card, write_report
+from gramless.cli.card import card_path, describe_inputs, print_summary, write_card, write_report
 from gramless.cli.display import StepDisplay
 from gramless.cli.errors import InputError
 from gramless.cli.fitting import Notify, fit_model, refitted
@@ -41,6 +40,15 @@ def train(settings: TrainSettings, console: Console, began: float | None = None)
         return _train(replace(settings, data=path), began, console)
 
 
+class _Tested(NamedTuple):
+    """A model, rows and targets that it was not fitted to, and its scores on them."""
+
+    model: TableModel
+    X: Any
+    y: np.ndarray
+    scored: Scored
+
+
 def _train(settings: TrainSettings, began: float, console: Console) -> TableModel:
     with StepDisplay(console) as notify, large_table(settings, notify) as large:
         notify(f"reading {settings.data}")
@@ -50,49 +58,37 @@ def _train(settings: TrainSettings, began: float, console: Console) -> TableMode
             console.print(f"[dim]{escape(note)}[/dim]")
         settings = _checked_against(settings, table, console)
         clock = _TimeBudget(settings, began, len(table.y))
-        all_rows = np.arange(len(table.y))
-        if settings.test is not None or settings.cv is not None or large is not None:
-            rows = test_rows = all_rows
-        else:
+        training, held_out = table, table
+        if settings.test is None and settings.cv is None and large is None:
             rows, test_rows = hold_out(table.y, table.roles, table.task, settings.test_size, settings.seed)
+            training, held_out = table.take(rows), table.take(test_rows)
         in_folds = None if settings.cv is None else _evaluated_in_folds(table, settings, clock, notify)
-        scored = fit_model(table.take(rows), settings, notify, clock.of_fit())
-        if large is not None:
-            X_test, y_test = large.fit(scored, table, notify)
+        model = fit_model(training, settings, notify, clock.of_fit())
+        X_test, y_test = (held_out.X, held_out.y) if large is None else large.fit(model, table, notify)
         notify("scoring")
         if settings.test is not None:
-            [(X_test, y_test, _)] = scored.read_labelled(settings.test, settings.target, None)
-        elif large is None and in_folds is None:
-            held_out = table.take(test_rows)
-            X_test, y_test = held_out.X, held_out.y
-        if in_folds is None:
-            tested, found = scored, scored.scored([(X_test, y_test)], settings.seed)
-        else:
-            tested, X_test, y_test, found = in_folds
-        scores = found.scores
+            [(X_test, y_test, _)] = model.read_labelled(settings.test, settings.target, None)
+        tested = in_folds or _Tested(model, X_test, y_test, model.scored([(X_test, y_test)], settings.seed))
+        scores = tested.scored.scores
         if settings.metric is not None:
             first = METRICS[settings.metric].score_name
             scores.sort(key=lambda one: not one.metric.startswith(first))  # stable
-        scored.about.update(_measured(scored, X_test, y_test, scores, settings))
-        if found.confusion is not None:
-            scored.about["confusion"] = found.confusion
-        n_rows = len(rows) if large is None else large.n_rows
-        scored.about["rows"] = {"train": n_rows, "held_out": found.rows, "saved": n_rows}
-        model = scored
-        if len(rows) < len(all_rows) and settings.refit and clock.allows_refit(scored):
-            model = refitted(scored, table, settings, notify)
-            model.about["rows"] = scored.about["rows"] | {"saved": len(all_rows)}
-        X_saved = table.take(all_rows if model is not scored else rows).X
-        model.about["inputs"] = [] if table.is_sparse else describe_inputs(X_saved, model.column_types)
-        model.learn_novelty(X_saved, settings.seed)
+        n_rows = len(training.y) if large is None else large.n_rows
+        model.about.update(_measured(tested, settings))
+        model.about["rows"] = {"train": n_rows, "held_out": tested.scored.rows, "saved": n_rows}
+        if len(training.y) < len(table.y) and settings.refit and clock.allows_refit(model):
+            model, training = refitted(model, table, settings, notify), table
+            model.about["rows"] = tested.model.about["rows"] | {"saved": len(table.y)}
+        model.about["inputs"] = [] if table.is_sparse else describe_inputs(training.X, model.column_types)
+        model.learn_novelty(training.X, settings.seed)
         notify(f"saving {settings.out}")
         _save(model, settings.out)
     _print_summary(console, model, scores, settings.out)
     if not table.is_sparse and settings.importance:
-        _add_importance(model, tested, (X_test, y_test), settings, clock, console)
+        _add_importance(model, tested, settings, clock, console)
     if settings.report:
         report = settings.out.with_suffix(".html")
-        write_report(model, tested, X_test, y_test, report, settings.seed)
+        write_report(model, tested.model, tested.X, tested.y, report, settings.seed)
         console.print(f"Report [bold]{escape(str(report))}[/bold]")
     return model
 
@@ -159,9 +155,7 @@ def _checked_against(settings: TrainSettings, table: TrainingTable, console: Con
     return settings
 
 
-def _evaluated_in_folds(
-    table: TrainingTable, settings: TrainSettings, clock: _TimeBudget, notify: Notify
-) -> tuple[TableModel, Any, np.ndarray, Scored]:
+def _evaluated_in_folds(table: TrainingTable, settings: TrainSettings, clock: _TimeBudget, notify: Notify) -> _Tested:
     """Return model, rows and targets of the last fold, and the mean scores, with intervals from their standard deviation."""
     cv = settings.cv or 2
     each: list[list[Score]] = []
@@ -177,18 +171,21 @@ def _evaluated_in_folds(
         baseline = float(np.mean([one.baseline for one in same]))
         mean = float(values.mean())
         merged.append(replace(same[0], value=mean, low=mean - margin, high=mean + margin, baseline=baseline))
-    return model, test.X, test.y, Scored(len(table.y), merged)
+    return _Tested(model, test.X, test.y, Scored(len(table.y), merged))
 
 
-def _measured(model: TableModel, X: Any, y: np.ndarray, scores: list[Score], settings: TrainSettings) -> dict[str, Any]:
-    """Return the entries of the model description that are computed from the scored rows `X` and `y`."""
-    about: dict[str, Any] = {"scores": [one.as_json() for one in scores]}
-    if model.task == "regression" and settings.cv is None:
+def _measured(tested: _Tested, settings: TrainSettings) -> dict[str, Any]:
+    """Return the entries of the model description that are computed from the scored rows."""
+    model, X, y, scored = tested
+    about: dict[str, Any] = {"scores": [one.as_json() for one in scored.scores]}
+    if settings.cv is not None:
+        return about | {"folds": settings.cv}
+    if model.task == "regression":
         about["error_90"] = error_bound(model.pipeline.predict(X), model.parse_targets(y), 0.9)
     if settings.interval is not None:
         about["coverage"] = model.measured_coverage(X, y, settings.interval)
-    if settings.cv is not None:
-        about["folds"] = settings.cv
+    if scored.confusion is not None:
+        about["confusion"] = scored.confusion
     return about
 
 
@@ -196,7 +193,7 @@ def _print_summary(console: Console, model: TableModel, scores: list[Score], out
     """Print the model, its scores and the files that were written."""
     about = model.about
     rows = about["rows"]
-    print_sections(console, itertools.takewhile(lambda section: section[0] != "Inputs", sections(model)))
+    print_summary(console, model)
     warning = verdict(scores, about["task"])
     if warning is not None:
         console.print(f"[yellow]{escape(warning)}[/yellow]")
@@ -214,23 +211,17 @@ def _print_summary(console: Console, model: TableModel, scores: list[Score], out
 
 
 def _add_importance(
-    model: TableModel,
-    tested: TableModel,
-    held_out: tuple[Any, np.ndarray],
-    settings: TrainSettings,
-    clock: _TimeBudget,
-    console: Console,
+    model: TableModel, tested: _Tested, settings: TrainSettings, clock: _TimeBudget, console: Console
 ) -> None:
-    """Measure the importance of the columns for `tested` on held-out rows, and save it with `model` if time is left."""
-    X, y = held_out
-    default = "r2" if tested.task == "regression" else "log-loss" if tested.has_probabilities else "accuracy"
+    """Measure the importance of the columns on the scored rows, and save it with `model` if time is left."""
+    default = "r2" if model.task == "regression" else "log-loss" if model.has_probabilities else "accuracy"
     metric = settings.metric or default
     measured: dict[str, float] = {}
     has_time = time.perf_counter() < clock.deadline
     if has_time:
         with StepDisplay(console) as notify:
             measured = importance(
-                *(tested, X, tested.parse_targets(y)),
+                *(tested.model, tested.X, model.parse_targets(tested.y)),
                 metric=metric,
                 seconds=clock.of_importance(),
                 seed=settings.seed,

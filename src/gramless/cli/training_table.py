@@ -17,8 +17,19 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, Strati
 from gramless.cli.errors import InputError
 from gramless.cli.model import cell_errors, typed_frame
 from gramless.cli.options import TrainSettings
-from gramless.cli.table_files import FileRows, file_format, first_names, quantities, quoted_names, read_file, select_rows
-from gramless.tables.column_types import TableColumns, number_format
+from gramless.cli.table_files import (
+    FileRows,
+    amounts_hint,
+    file_format,
+    first_names,
+    labels,
+    no_numbers,
+    quantities,
+    quoted_names,
+    read_file,
+    select_rows,
+)
+from gramless.tables.column_types import TableColumns
 
 Split = tuple[np.ndarray, np.ndarray]
 MOST_CLASSES = 100
@@ -63,7 +74,7 @@ def read_training_table(path: Path, settings: TrainSettings) -> TrainingTable:
     if settings.task == "auto" and y.dtype.kind in "iuf":
         notes.append(_guessed_task(y, task))
     roles = {role: name for role in ("weights", "groups", "order") if (name := getattr(settings, role)) is not None}
-    X = choose_columns(rows.X, settings.columns or [], settings.drop or [], list(roles.values()), str(path))
+    X = _choose_columns(rows.X, settings, list(roles.values()), path)
     X, values = _take_roles(X, roles, path)
     if not isinstance(X, pd.DataFrame):
         return TrainingTable(X, y, task, None, values, rows.first_column, tuple(notes))
@@ -88,7 +99,8 @@ def _with_known_target(rows: FileRows, target: str | None, path: Path) -> tuple[
     if notes:
         rows = FileRows(select_rows(rows.X, known), rows.y[known], rows.first_column)
     if len(known) < _FEWEST_ROWS:
-        raise InputError(f"{path} has {len(known)} usable rows; at least {_FEWEST_ROWS} are needed")
+        plural = "" if len(known) == 1 else "s"
+        raise InputError(f"{path} has {len(known)} usable row{plural}; at least {_FEWEST_ROWS} are needed")
     return rows, notes
 
 
@@ -109,12 +121,9 @@ def _as_target(y: np.ndarray, task: str, name: str) -> tuple[np.ndarray, str]:
     task = find_task(y, task)
     if task == "regression":
         return quantities(y, name), task
-    if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max() < 2**53:
-        y = y.astype(np.int64)  # a column with missing values, or a file format without integers
+    y = labels(y)
     if y.dtype.kind == "f":
         raise InputError(f"{name} has fractions, which are quantities: use --task regression, or write classes as strings")
-    if y.dtype.kind not in "iubU":
-        y = np.array([str(value) for value in y])
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2:
         raise InputError(f"{name} has one value only, {str(classes[0])!r}: there is nothing to predict")
@@ -137,30 +146,28 @@ def _regression_hint(y: np.ndarray) -> str:
     """Return the end of an error message: how to predict a quantity, or which value is not a number."""
     if y.dtype.kind != "U":
         return "; a quantity is predicted with --task regression"
-    texts = y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()]
-    if len(texts) == 0:
-        return ""
-    if number_format(texts) is not None:
-        return f"; to predict amounts such as {str(texts[0])!r}, write them as plain numbers, such as 1234.5"
-    return f", and the value {str(texts[0])!r} is not a number" if len(texts) < len(y) / 2 else ""
+    texts = no_numbers(y)
+    is_exception = 0 < len(texts) < len(y) / 2
+    return amounts_hint(y) or (f", and the value {texts[0]!r} is not a number" if is_exception else "")
 
 
-def choose_columns(X: Any, selected: list[str], dropped: list[str], needed: list[str], origin: str) -> Any:
-    """Return the columns `selected` (all if empty) and `needed` by other options, without the columns `dropped`."""
-    if not selected and not dropped:
+def _choose_columns(X: Any, settings: TrainSettings, needed: list[str], origin: Path) -> Any:
+    """Return the columns of `--columns` (without it, all) and those `needed` by other options, without those of `--drop`."""
+    if not settings.columns and not settings.drop:
         return X
     if not isinstance(X, pd.DataFrame):
         raise InputError(f"{origin} has no named columns: leave out --columns and --drop")
+    known = {settings.target, *X.columns}
 
-    def split(options: list[str]) -> list[str]:
-        names = [[text] if text in X.columns else text.split(",") for text in options]
-        return [name if name in X.columns else name.strip() for several in names for name in several if name.strip()]
+    def split(options: list[str] | None) -> list[str]:
+        names = [[text] if text in known else text.split(",") for text in options or []]
+        return [name if name in known else name.strip() for several in names for name in several if name.strip()]
 
-    selected, dropped = split(selected), split(dropped)
-    unknown = [name for name in [*selected, *dropped] if name not in X.columns]
+    selected, dropped = split(settings.columns), split(settings.drop)
+    unknown = [name for name in [*selected, *dropped] if name not in known]
     if unknown:
         raise InputError(f"{origin} has no column {', '.join(map(repr, unknown))}; it has {quoted_names(X.columns)}")
-    both = [name for name in needed if name in dropped]
+    both = [name for name in (settings.target, *needed) if name in dropped]
     if both:
         raise InputError(f"--drop removes {both[0]!r}, which another option needs")
     return X[[name for name in X.columns if name in needed or ((not selected or name in selected) and name not in dropped)]]

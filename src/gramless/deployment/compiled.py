@@ -30,17 +30,8 @@ from gramless.estimators.novelty import NystromNovelty
 from gramless.inference.probabilities import probabilities_by_method
 from gramless.kernels import RBF, Kernel, ScaledColumns
 from gramless.kernels.stationary import can_use_register_tiles
-from gramless.linalg.operators import evaluate
+from gramless.linalg.operators import expand
 from gramless.linalg.operators.blocks import PackedGaussian
-
-# Largest number of rows whose kernel values are computed at a time, and largest size of these values in bytes.
-BLOCK_ROWS = 4096
-BLOCK_BYTES = 256 * 2**20
-
-
-def block_rows(n_points: int, block_bytes: int) -> int:
-    """Return the number of rows whose kernel values with the points, in both precisions, take `block_bytes`."""
-    return max(1, min(BLOCK_ROWS, block_bytes // (12 * n_points)))
 
 
 @dataclass(frozen=True)
@@ -51,15 +42,11 @@ class KernelExpansion:
     points: Any
     coef: Any
     bias: Any
-    block_bytes: int = BLOCK_BYTES
 
     def __call__(self, X: Any) -> Any:
-        """Return the scores of rows, summed in float64, on the device of the rows."""
-        out = xa.empty((len(X), self.coef.shape[1]), X, np.float64)
-        coef, bias = (xa.astype(part, np.float64) for part in (self.coef, self.bias))
-        for rows in slices(len(X), block_rows(len(self.points), self.block_bytes)):
-            out[rows] = xa.astype(evaluate(self.kernel, X[rows], self.points), np.float64) @ coef + bias
-        return out
+        """Return the scores of rows in float64, on the device of the rows."""
+        scores = xa.astype(expand(self.kernel, X, self.points, xa.like(self.coef, X)), np.float64)
+        return scores + xa.like(self.bias, scores)
 
 
 def expansion_of(model: Any, action: str) -> KernelExpansion:
@@ -110,10 +97,12 @@ class CompiledModel:
         self._points = np.ascontiguousarray(points, dtype=self.dtype)
         self._kernel_values = kernel_values(self._kernel, points, self.dtype)
         self._packed: PackedGaussian | None = None
-        self._classifies = is_classifier(model)
-        if self._classifies:
+        if is_classifier(model):
             self.classes_ = model.classes_
-        self._single = not self._classifies and bool(model._single_output)
+        self._multilabel = bool(getattr(model, "multilabel_", False))
+        # Scores of two classes, and values of one target that the model was given as a vector, are vectors.
+        single = len(self.classes_) == 2 if is_classifier(model) else model._single_output
+        self._has_one_output = bool(single) and not self._multilabel
 
     def _scores(self, X: Any) -> np.ndarray:
         rows = np.asarray(X, dtype=self.dtype)
@@ -133,6 +122,10 @@ class CompiledModel:
         scores += self._bias
         return scores
 
+    def _outputs(self, X: Any) -> np.ndarray:
+        scores = self._scores(X)
+        return scores[:, 0] if self._has_one_output else scores
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the class scores of the model.
 
@@ -146,8 +139,7 @@ class CompiledModel:
         ndarray of shape (n,) or (n, n_classes)
             Scores; one column for two classes.
         """
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
+        return self._outputs(X)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the labels or values that the model predicts.
@@ -162,10 +154,10 @@ class CompiledModel:
         ndarray of shape (n,) or (n, n_outputs)
             One prediction for each row.
         """
-        scores = self._scores(X)
-        if self._classifies:
-            return scores_to_labels(self.classes_, scores)
-        return scores[:, 0] if self._single else scores
+        outputs = self._outputs(X)
+        if not hasattr(self, "classes_"):
+            return outputs
+        return (outputs > 0).astype(np.int64) if self._multilabel else scores_to_labels(self.classes_, outputs)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the class probabilities of the model.
@@ -195,10 +187,7 @@ class CompiledModel:
         object
             An element of `classes_`, a number, or an array of numbers if the model has several outputs.
         """
-        scores = self._scores(np.asarray(x, dtype=self.dtype)[None, :])[0]
-        if not self._classifies:
-            return scores[0] if self._single else scores
-        return self.classes_[int(scores[0] > 0) if len(scores) == 1 else int(scores.argmax())]
+        return self.predict(np.asarray(x, dtype=self.dtype)[None, :])[0]
 
 
 def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:

@@ -159,8 +159,7 @@ def save(estimator: Any, path: str | os.PathLike[str], *, times: bool = True) ->
     skops.io.dump(payload, content, compression=zipfile.ZIP_DEFLATED, compresslevel=TUNING.compression_level)
     with zipfile.ZipFile(content) as archive:
         schema = json.loads(archive.read(_SCHEMA))
-        untrusted = skops.io.get_untrusted_types(file=content)
-        rejected = sorted({*_rejected_types(schema), *(name for name in untrusted if not _is_loadable(name))})
+        _, rejected = _checked_types(schema, content)
         if rejected:
             raise ValueError(
                 f"{type(estimator).__name__} contains types that a model file cannot have: {', '.join(rejected)}; "
@@ -245,16 +244,11 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None) -> Any:
             )
         schema = json.loads(archive.read(_SCHEMA))
         times = json.loads(archive.read(_TIMES)) if _TIMES in names else []
-        renamed = use_current_names(schema, RENAMED)
-        rejected = _rejected_types(schema)
         _check_saved_shapes(schema, archive)
-        if renamed and not rejected:
+        if use_current_names(schema, RENAMED):
             file = io.BytesIO()
             _write_archive(file, archive, {name: name for name in names if name not in (_SCHEMA, _TIMES)}, schema, [])
-    file.seek(0)
-    untrusted = [] if rejected else skops.io.get_untrusted_types(file=file)
-    trusted = [name for name in untrusted if _is_loadable(name)]
-    rejected += sorted(set(untrusted) - set(trusted))
+    trusted, rejected = _checked_types(schema, file)
     if rejected:
         raise _RejectedFileError(
             f"{source} contains types that a gramless {__version__} model does not have, and is not loaded: "
@@ -269,7 +263,7 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None) -> Any:
             f"{source} has format {payload['format_version']} (gramless {payload.get('gramless')}); "
             f"this gramless {__version__} reads format {FORMAT_VERSION}"
         )
-    objects = list(_reachable(payload["estimator"]))
+    objects = _reachable(payload["estimator"])
     for part in objects:
         if sp.issparse(part):
             check_sparse_arrays(part)
@@ -334,15 +328,23 @@ def _is_loadable(name: str) -> bool:
     return inspect.isclass(cls) and issubclass(cls, BaseEstimator) and cls.__module__ == module
 
 
-def _rejected_types(schema: Any) -> list[str]:
-    """Return types of gramless that are not loadable or not built from attributes, and unsafe types of scikit-learn."""
+def _checked_types(schema: Any, file: Any) -> tuple[list[str], list[str]]:
+    """Return the types of a file that skops does not trust: those that a file may contain, and those that it may not.
+
+    Types of gramless that are not built from attributes and unsafe types of scikit-learn are rejected, too.
+    """
+    import skops.io
+
     rejected = set()
     for _, node in _nodes(schema):
         name = f"{node.get('__module__')}.{node.get('__class__')}"
         wrong = _is_ours(name) and (node.get("__loader__") != "ObjectNode" or not _is_loadable(name))
         if wrong or name.startswith(_UNSAFE_SKLEARN):
             rejected.add(name)
-    return sorted(rejected)
+    file.seek(0)
+    untrusted = [] if rejected else skops.io.get_untrusted_types(file=file)
+    trusted = [name for name in untrusted if _is_loadable(name)]
+    return trusted, sorted({*rejected, *untrusted} - {*trusted})
 
 
 def use_current_names(schema: Any, renamed: dict[str, str]) -> bool:
@@ -498,8 +500,8 @@ def _restore(estimator: BaseEstimator) -> None:
             attributes[name] = parameter.default
 
 
-def _reachable(root: Any, *, enter_estimators: bool = True) -> Iterator[Any]:
-    """Yield all objects that are reachable from an object through attributes and containers, sparse matrices first."""
+def _reachable(root: Any, *, enter_estimators: bool = True) -> list[Any]:
+    """Return all objects that are reachable from an object through attributes and containers."""
     waiting, seen, found = [root], set(), []
     while waiting:
         part = waiting.pop()
@@ -515,7 +517,7 @@ def _reachable(root: Any, *, enter_estimators: bool = True) -> Iterator[Any]:
             waiting += list(part.flat) if isinstance(part, np.ndarray) else part
         elif hasattr(part, "__dict__") and not isinstance(part, type):
             waiting += vars(part).values()
-    return iter(sorted(found, key=lambda part: not sp.issparse(part)))
+    return found
 
 
 # Checks of a loaded estimator
@@ -530,8 +532,8 @@ def _check_estimator(estimator: BaseEstimator) -> None:
         if is_float and not any(word in key for word in _MAY_BE_INFINITE) and not np.isfinite(value).all():
             raise ValueError(f"{name}.{key} is not finite")
     width = attributes.get("n_features_in_")
-    method = next((name for name in ("predict", "transform") if hasattr(estimator, name)), None)
-    if width is None or method is None:
+    methods = [name for name in ("predict", "decision_function", "transform") if hasattr(estimator, name)]
+    if width is None or not methods:
         return
     if not isinstance(width, int | np.integer) or width < 1:
         raise ValueError(f"{name}.n_features_in_ is {width!r}")
@@ -554,34 +556,18 @@ def _check_estimator(estimator: BaseEstimator) -> None:
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            result = getattr(estimator, method)(X)
-            scores = getattr(estimator, "decision_function", lambda X: None)(X) if method == "predict" else None
+            results = {method: getattr(estimator, method)(X) for method in methods}
     except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise ValueError(f"the arrays of {name} do not agree: {method} raises {type(error).__name__}, {error}") from error
-    _check_results(estimator, result, scores, len(X))
-
-
-def _check_results(model: Any, result: Any, scores: Any, n: int) -> None:
-    """Raise ValueError if results or scores of `n` rows have wrong shapes, unknown labels or values that are not finite."""
-    name = type(model).__name__
-    values = result.data if sp.issparse(result) else np.asarray(result)
-    if result.shape[0] != n:
-        raise ValueError(f"{name} returns {result.shape[0]} results for {n} rows")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ValueError(f"{name} returns values that are not finite")
-    if not hasattr(model, "classes_"):
-        return
-    k, multilabel = len(model.classes_), getattr(model, "multilabel_", False)
-    if not np.isin(result, (0, 1) if multilabel else model.classes_).all():
-        raise ValueError(f"{name} predicts unknown labels")
-    if multilabel and np.shape(result) != (n, k):
-        raise ValueError(f"{name} predicts labels of shape {np.shape(result)} for {n} rows and {k} labels")
-    if scores is None:
-        return
-    scores = np.asarray(scores)
-    one_vs_rest, one_vs_one = k, k * (k - 1) // 2
-    widths = {k} if multilabel else {1} if k == 2 else {one_vs_rest, one_vs_one}
-    if len(scores) != n or scores.reshape(n, -1).shape[1] not in widths:
-        raise ValueError(f"{name} returns scores of shape {scores.shape} for {n} rows and {k} classes")
-    if not np.isfinite(scores).all():
-        raise ValueError(f"{name} returns scores that are not finite")
+        raise ValueError(f"the arrays of {name} do not agree: {type(error).__name__}, {error}") from error
+    for method, result in results.items():
+        values = result.data if sp.issparse(result) else np.asarray(result)
+        if result.shape[0] != len(X):
+            raise ValueError(f"{method} of {name} returns {result.shape[0]} results for {len(X)} rows")
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ValueError(f"{method} of {name} returns values that are not finite")
+    if "classes_" in attributes and "decision_function" in results:
+        k, multilabel = len(attributes["classes_"]), attributes.get("multilabel_", False)
+        widths = {k} if multilabel else {1} if k == 2 else {k, k * (k - 1) // 2}  # one-vs-rest and one-vs-one
+        scores = results["decision_function"]
+        if scores.reshape(len(X), -1).shape[1] not in widths:
+            raise ValueError(f"{name} returns scores of shape {scores.shape} for {len(X)} rows and {k} classes")

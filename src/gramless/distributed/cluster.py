@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from dask.distributed import Client, get_client, progress, wait
@@ -44,23 +43,15 @@ def check_settings(estimator: Any, unsupported: Set[str]) -> None:
             raise ValueError(f"{name}={value!r} cannot be honoured on dask collections{why}; set {name}={default!r}")
 
 
-@contextmanager
-def active_client(client: Any = None) -> Iterator[Client]:
-    """Yield the given client, a new client of the given scheduler address, or the active client."""
-    if isinstance(client, Client):
-        yield client
-    elif isinstance(client, str):
-        with Client(client, set_as_default=False) as connected:
-            yield connected
-    else:
-        try:
-            found = get_client()
-        except ValueError as error:
-            raise RuntimeError(
-                "dask collections are fitted on a cluster, and there is no active client: "
-                "`from dask.distributed import Client; client = Client()` starts one on this machine"
-            ) from error
-        yield found
+def active_client() -> Client:
+    """Return the active client, or raise a `RuntimeError` that explains how to start one."""
+    try:
+        return get_client()
+    except ValueError as error:
+        raise RuntimeError(
+            "dask collections are fitted on a cluster, and there is no active client: "
+            "`from dask.distributed import Client; client = Client()` starts one on this machine"
+        ) from error
 
 
 def reduce_in_tree(client: Client, leaves: Sequence[Any], merge: Callable[..., Any]) -> Any:
@@ -87,8 +78,3 @@ def cluster_memory(client: Client) -> int:
     hosts = Counter(workers[address]["host"] for address in unlimited)
     free = client.run(free_memory, "cpu", workers=unlimited) if unlimited else {}
     return sum(limits.values()) + sum(free[address] // hosts[workers[address]["host"]] for address in unlimited)
-
-
-def n_threads(client: Client) -> int:
-    """Return the number of threads of all workers."""
-    return sum(client.nthreads().values())

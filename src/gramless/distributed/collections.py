@@ -5,11 +5,12 @@ Pieces that fit into half of the workers' memory are cached; others are read aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dask
+import dask.array as da
 import numpy as np
 from dask.distributed import Client, Future
 from sklearn.utils.multiclass import check_classification_targets
@@ -55,11 +56,13 @@ class Rows:
     counts: list[int]
     d: int
     dtype: np.dtype
+    target_shape: tuple[int, ...]
     classes: Any
     """Sorted labels, or None for regression."""
     mass: Any
     """Total weight of each class."""
-    target_shape: tuple[int, ...]
+    example: Any
+    """Empty table with the feature names, or an empty array if a name is not a string."""
 
     @property
     def n(self) -> int:
@@ -70,23 +73,14 @@ class Rows:
         """Index of the first row of each piece."""
         return [0, *np.cumsum(self.counts)[:-1].tolist()]
 
-    @property
-    def _kept(self) -> bool:
-        return isinstance(self.pieces[0], Future)
-
     def keep(self) -> None:
         """Cache the pieces on the workers for several passes; workers spill to disk what exceeds their memory."""
-        if not self._kept:
+        if not isinstance(self.pieces[0], Future):
             self.pieces = self.client.compute(self.pieces)
 
     def map(self, work: Callable[..., Any], *shared: Any, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
         """Return futures of `work(piece, *own, *shared)`, where `each` contains the arguments `own` of each piece."""
         own = [()] * len(self.pieces) if each is None else each
-        if self._kept:
-            return [
-                self.client.submit(work, piece, *args, *shared, pure=False)
-                for piece, args in zip(self.pieces, own, strict=True)
-            ]
         lazy = dask.delayed(work, pure=False)
         return self.client.compute([lazy(p, *args, *shared) for p, args in zip(self.pieces, own, strict=True)])
 
@@ -104,57 +98,73 @@ def class_factors(class_weight: Any, rows: Rows) -> np.ndarray | None:
         return None
     if isinstance(class_weight, dict):
         return np.array([float(class_weight.get(label, 1.0)) for label in rows.classes.tolist()])
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        return rows.mass.sum() / (np.count_nonzero(rows.mass) * np.where(rows.mass > 0, rows.mass, 1.0))
-    raise ValueError(f"class_weight must be a dict, 'balanced' or None, got {class_weight!r}")
+    return rows.mass.sum() / (np.count_nonzero(rows.mass) * np.where(rows.mass > 0, rows.mass, 1.0))  # "balanced"
 
 
 def describe(client: Client, X: Any, y: Any, sample_weight: Any, *, dtype: Any, classification: bool) -> Rows:
     """Read and check the collections on the workers, and return their rows with sizes and classes."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    parts = _row_parts(X)
-    y_parts = _aligned("y", y, X, len(parts))
-    w_parts = [None] * len(parts) if sample_weight is None else _aligned("sample_weight", sample_weight, X, len(parts))
+    is_table = hasattr(X, "columns")
+    parts, lengths = row_parts(X)
+    y_parts = _aligned("y", y, lengths)
+    w_parts = [None] * len(parts) if sample_weight is None else _aligned("sample_weight", sample_weight, lengths)
     load = dask.delayed(load_piece, pure=False)
-    names = list(X.columns) if hasattr(X, "columns") else X.shape[1]
-    pieces = zip(parts, y_parts, w_parts, strict=True)
-    lazy = [load(part, target, weight, dtype, names) for part, target, weight in pieces]
-    rows = Rows(client, lazy, [], 0, np.dtype(np.float64), None, None, ())
+    names = list(X.columns) if is_table else X.shape[1]
+    pieces = [load(*part, dtype, names) for part in zip(parts, y_parts, w_parts, strict=True)]
     # The size of a dataframe is not known before it has been read once.
-    if not hasattr(X, "columns") and float(X.nbytes) <= cluster_memory(client) / 2:
-        rows.keep()
-    summaries = client.gather(rows.map(summarise, classification))
-    filled = [i for i, summary in enumerate(summaries) if summary.n]
-    if not filled:
+    if not is_table and float(X.nbytes) <= cluster_memory(client) / 2:
+        pieces = client.compute(pieces)
+    summary = dask.delayed(summarise, pure=False)
+    found = client.gather(client.compute([summary(piece, classification) for piece in pieces]))
+    pieces, found = ([value for value, s in zip(values, found, strict=True) if s.n] for values in (pieces, found))
+    if not found:
         raise ValueError("the collection has no rows")
-    rows.pieces = [rows.pieces[i] for i in filled]
-    _combine(rows, [summaries[i] for i in filled])
-    return rows
+    for attribute, text in (("d", "columns"), ("target_shape", "outputs"), ("dtype", "dtype")):
+        values = {getattr(s, attribute) for s in found}
+        if len(values) > 1:
+            raise ValueError(f"the partitions differ in their {text}: {sorted(map(str, values))}")
+    classes, mass = _all_classes(found) if classification else (None, None)
+    named = is_table and all(isinstance(name, str) for name in X.columns)
+    example = X._meta if named else np.empty((0, X.shape[1]))
+    first = found[0]
+    return Rows(client, pieces, [s.n for s in found], first.d, first.dtype, first.target_shape, classes, mass, example)
 
 
-def example_rows(X: Any) -> Any:
-    """Return an empty table with the feature names of a collection, or an empty array if a name is not a string."""
-    named = hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns)
-    return X._meta if named else np.empty((0, X.shape[1]))
+def _all_classes(summaries: list[Summary]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels of all pieces and the total weight of each."""
+    classes = np.unique(np.concatenate([s.labels for s in summaries]))
+    mass = np.zeros(len(classes))
+    for s in summaries:
+        mass[np.searchsorted(classes, s.labels)] += s.mass
+    n_weighted = np.count_nonzero(mass)
+    if n_weighted < 2:
+        raise ValueError(f"The number of classes has to be greater than one; got {n_weighted} class with positive weight")
+    return classes, mass
 
 
-def _row_parts(X: Any) -> list[Any]:
-    """Return delayed partitions that contain all columns of their rows."""
+def row_parts(X: Any) -> tuple[list[Any], Sequence[float]]:
+    """Return delayed partitions with all columns of their rows, and the lengths of the partitions, NaN if unknown."""
     if hasattr(X, "columns"):
-        return list(X.to_delayed())
+        return list(X.to_delayed()), [np.nan] * X.npartitions
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D collection instead")
-    return X.rechunk({1: X.shape[1]}).to_delayed().ravel().tolist()
+    with_all_columns = X.rechunk({1: X.shape[1]})
+    return with_all_columns.to_delayed().ravel().tolist(), with_all_columns.chunks[0]
 
 
-def _aligned(name: str, values: Any, X: Any, n_parts: int) -> list[Any]:
-    """Return delayed partitions of targets or weights that match the partitions of `X`."""
-    lengths = (np.nan,) if hasattr(X, "columns") else X.chunks[0]
+def lazy_array(blocks: Iterable[Any], lengths: Sequence[float], shape: tuple[int, ...], dtype: Any) -> da.Array:
+    """Return delayed blocks of rows of the given shape as one dask array."""
+    parts = [
+        da.from_delayed(block, shape=(length, *shape), dtype=dtype) for block, length in zip(blocks, lengths, strict=True)
+    ]
+    return da.concatenate(parts, axis=0, allow_unknown_chunksizes=True)
+
+
+def _aligned(name: str, values: Any, lengths: Sequence[float]) -> list[Any]:
+    """Return delayed partitions of targets or weights that match the partitions of the rows."""
     known = not np.isnan(lengths).any()
     if not is_dask_collection(values):
-        import dask.array as da
-
         if not known:
             raise ValueError(f"{name} must be a dask collection if the lengths of the partitions of X are unknown")
         values = da.from_array(np.asarray(values), chunks=-1)
@@ -163,8 +173,8 @@ def _aligned(name: str, values: Any, X: Any, n_parts: int) -> list[Any]:
             raise ValueError(f"X has {sum(lengths)} rows and {name} has {values.shape[0]}")
         values = values.rechunk({0: lengths, **({1: -1} if values.ndim == 2 else {})})
     parts = np.ravel(values.to_delayed()).tolist()
-    if len(parts) != n_parts:
-        raise ValueError(f"X has {n_parts} partitions and {name} has {len(parts)}: repartition them alike")
+    if len(parts) != len(lengths):
+        raise ValueError(f"X has {len(lengths)} partitions and {name} has {len(parts)}: repartition them alike")
     return parts
 
 
@@ -223,23 +233,3 @@ def join(pieces: list[Piece]) -> Piece:
     if pieces[0].weights is not None:
         weights = np.concatenate([p.weights for p in pieces if p.weights is not None])
     return Piece(np.concatenate([p.X for p in pieces]), np.concatenate([p.y for p in pieces]), weights)
-
-
-def _combine(rows: Rows, summaries: list[Summary]) -> None:
-    """Set the sizes and classes of the rows from the summaries of all pieces."""
-    for attribute, text in (("d", "columns"), ("target_shape", "outputs"), ("dtype", "dtype")):
-        found = {getattr(summary, attribute) for summary in summaries}
-        if len(found) > 1:
-            raise ValueError(f"the partitions differ in their {text}: {sorted(map(str, found))}")
-        setattr(rows, attribute, found.pop())
-    rows.counts = [summary.n for summary in summaries]
-    if summaries[0].labels is None:
-        return
-    rows.classes = np.unique(np.concatenate([s.labels for s in summaries]))
-    rows.mass = np.zeros(len(rows.classes))
-    for summary in summaries:
-        rows.mass[np.searchsorted(rows.classes, summary.labels)] += summary.mass
-    if np.count_nonzero(rows.mass) < 2:
-        raise ValueError(
-            f"The number of classes has to be greater than one; got {np.count_nonzero(rows.mass)} class with positive weight"
-        )

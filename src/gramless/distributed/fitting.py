@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
+from dask.distributed import Client
 from sklearn.base import is_classifier
-from sklearn.utils.validation import validate_data
 
-from gramless._core.validation import atomic_fit
 from gramless.distributed.cluster import active_client
-from gramless.distributed.collections import describe, example_rows
+from gramless.distributed.collections import Rows, describe
 from gramless.distributed.lssvm import check_least_squares, fit_least_squares
 from gramless.distributed.one_pass import check_one_pass, fit_one_pass
 from gramless.distributed.risvo import check_risvo, fit_risvo
@@ -59,35 +60,35 @@ def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: An
     >>> model.points_.shape
     (50, 3)
     """
-    check = _settings_check(estimator)
+    _family(estimator)
+    with ExitStack() as stack:
+        if isinstance(client, str):
+            client = stack.enter_context(Client(client, set_as_default=False))
+        if client is not None:
+            stack.enter_context(client.as_current())
+        return estimator.fit(X, y, sample_weight)
+
+
+def prepare_fit(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, Callable[..., Any]]:
+    """Return the rows of dask collections on the workers, and a function that solves for the model of the estimator.
+
+    `fit` of the estimator stores the classes and the names of the features, calls the function and stores its result.
+    """
+    check, solve = _family(estimator)
     check(estimator)
-    with active_client(client) as connected:
-        return _fit(estimator, connected, X, y, sample_weight)
+    dtype, classification = getattr(estimator, "dtype", None), is_classifier(estimator)
+    rows = describe(active_client(), X, y, sample_weight, dtype=dtype, classification=classification)
+    return rows, partial(solve, estimator, rows)
 
 
-@atomic_fit
-def _fit(estimator: Any, client: Any, X: Any, y: Any, sample_weight: Any) -> Any:
-    classification = is_classifier(estimator)
-    rows = describe(client, X, y, sample_weight, dtype=getattr(estimator, "dtype", None), classification=classification)
-    validate_data(estimator, example_rows(X), skip_check_array=True, reset=True)
+def _family(estimator: Any) -> tuple[Callable[[Any], None], Callable[..., Any]]:
+    """Return the function that raises an error for settings that a cluster does not support, and the one that solves."""
     if isinstance(estimator, OnePassEstimator):
-        return estimator.set_pass(fit_one_pass(client, estimator, rows))
-    estimator._set_outputs(rows.classes, single=not rows.target_shape)
+        return check_one_pass, fit_one_pass
     if isinstance(estimator, RiSVOClassifier):
-        fit_risvo(client, estimator, rows)
-    else:
-        estimator._store_fit(fit_least_squares(client, estimator, rows))
-    return estimator
-
-
-def _settings_check(estimator: Any) -> Callable[[Any], None]:
-    """Return the function that raises an error for settings that a cluster does not support."""
-    if isinstance(estimator, OnePassEstimator):
-        return check_one_pass
-    if isinstance(estimator, RiSVOClassifier):
-        return check_risvo
+        return check_risvo, fit_risvo
     if isinstance(estimator, LSSVC | LSSVR):
-        return check_least_squares
+        return check_least_squares, fit_least_squares
     raise TypeError(
         f"{type(estimator).__name__} cannot be fitted to dask collections; NystromLSSVC, FourierLSSVC, RiSVOClassifier and "
         "LSSVC(solver='cg') can"

@@ -14,15 +14,13 @@ from operator import attrgetter
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
-from dask.distributed import Client
 from sklearn.utils import check_random_state
 
 from gramless._core.targets.columns import Standardised, class_targets
 from gramless.callbacks import read_callbacks
-from gramless.distributed.cluster import check_settings, cluster_memory, n_threads
-from gramless.distributed.collections import Piece, Rows, class_factors, join
+from gramless.distributed.cluster import check_settings, cluster_memory
+from gramless.distributed.collections import Piece, Rows, class_factors, join, lazy_array
 from gramless.distributed.operator import DistributedOperator, RemoteColumns
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.linalg.least_squares import ExpansionFit, solve_expansion
@@ -57,9 +55,12 @@ def check_least_squares(estimator: LSSVC | LSSVR) -> None:
         raise ValueError(f"probability={wanted!r} needs all rows in one process; use probability='softmax'")
 
 
-def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> ExpansionFit:
-    """Solve for `LSSVC` or `LSSVR` with the rows on the workers; callbacks get the estimator with the solution so far."""
+def fit_least_squares(
+    estimator: LSSVC | LSSVR, rows: Rows, callback: Callable[[ExpansionFit, dict[str, Any]], bool]
+) -> ExpansionFit:
+    """Solve for `LSSVC` or `LSSVR` with the rows on the workers; `callback` is called with the fit so far."""
     rows.keep()
+    client = rows.client
     settings = estimator._settings()
     # Half of the workers' memory is reserved for the transfers of dask.
     solver = "cg" if settings.solver == "auto" else settings.solver
@@ -73,19 +74,19 @@ def fit_least_squares(client: Client, estimator: LSSVC | LSSVR, rows: Rows) -> E
     kernel = client.submit(_resolve, estimator._kernel(), rows.take(sample), own_weights, pure=False).result()
     plan = settings.plan(kernel, (rows.n, rows.d), Z.shape[1], rows.dtype, "cpu")
     plan = replace(plan, solver="cg", reason=f"rows on {len(client.nthreads())} workers; {plan.reason}")
-    blocks, counts = _grouped(client, rows)
+    blocks, counts = _grouped(rows)
     op = DistributedOperator(client, blocks, counts, kernel, 1.0 / (settings.C * weights), rows.dtype, cache=plan.cached)
     check_diagonal(op)
-    nothing = np.zeros(Z.shape, rows.dtype), np.zeros(Z.shape[1], rows.dtype)
-    points = _points(rows)
-    fit = ExpansionFit(kernel, points, points, np.arange(rows.n), "cpu", *nothing, plan, "cg", op)
+    features = dask.delayed(attrgetter("X"), pure=False)
+    points = lazy_array(map(features, rows.pieces), rows.counts, (rows.d,), rows.dtype)
+    fit = ExpansionFit(kernel, points, points, np.arange(rows.n), "cpu", plan, "cg", op)
     solve_expansion(
         fit,
         Z,
         settings,
         rng,
         rescale=rescale,
-        callback=estimator._store_and_call(settings),
+        callback=callback,
         landmark_columns=lambda landmarks, store: RemoteColumns(op, rows, landmarks, store=store),
     )
     return fit
@@ -117,20 +118,11 @@ def _resolve(kernel: Any, sample: Piece, weights: np.ndarray | None) -> Any:
     return kernel.resolve(sample.X, weights)
 
 
-def _grouped(client: Client, rows: Rows) -> tuple[list[Any], list[int]]:
+def _grouped(rows: Rows) -> tuple[list[Any], list[int]]:
     """Return at most `_BLOCKS_PER_THREAD` blocks of rows for each thread, and their numbers of rows."""
-    most = max(2, _BLOCKS_PER_THREAD * n_threads(client))
+    most = max(2, _BLOCKS_PER_THREAD * sum(rows.client.nthreads().values()))
     if len(rows.pieces) <= most:
         return rows.pieces, rows.counts
     groups = np.array_split(np.arange(len(rows.pieces)), most)
-    blocks = [client.submit(join, [rows.pieces[i] for i in group], pure=False) for group in groups]
+    blocks = [rows.client.submit(join, [rows.pieces[i] for i in group], pure=False) for group in groups]
     return blocks, [sum(rows.counts[i] for i in group) for group in groups]
-
-
-def _points(rows: Rows) -> da.Array:
-    features = dask.delayed(attrgetter("X"), pure=False)
-    blocks = [
-        da.from_delayed(features(piece), shape=(count, rows.d), dtype=rows.dtype)
-        for piece, count in zip(rows.pieces, rows.counts, strict=True)
-    ]
-    return da.concatenate(blocks)

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask.distributed import Client
 
 from gramless._core.arrays import Array
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
@@ -63,8 +62,9 @@ def check_one_pass(estimator: OnePassEstimator) -> None:
     check_settings(estimator, UNSUPPORTED)
 
 
-def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> LearningPass | FinishedPass:
+def fit_one_pass(estimator: OnePassEstimator, rows: Rows) -> LearningPass | FinishedPass:
     """Return the training pass of a one-pass estimator over rows on the workers."""
+    client = rows.client
     feature_map, learner, options = settings = estimator.pass_settings()
     columns = max(1, _targets(estimator, rows).n_columns)
     plan = plan_pass(settings, PassSize(rows.n, rows.d, columns, rows.dtype, "cpu"))
@@ -78,7 +78,7 @@ def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> Lea
     named = None if numbers is None else rows.take(np.unique(numbers))
     ready = client.submit(_begin, start, feature_map, rng.get_state(), rows.n, sample, named, numbers, pure=False)
     if plan.solver == "cg":
-        pieces = WorkerRows(client, rows, ready, settings, replace(plan, stored=None), sample)
+        pieces = WorkerRows(rows, ready, settings, replace(plan, stored=None), sample)
         return solve_by_passes(pieces.learning, pieces, settings, plan, random_state=rng)
     del sample, named
     learned = rows.map(_learn, ready, settings, each=[(offset,) for offset in rows.offsets])
@@ -92,18 +92,16 @@ def fit_one_pass(client: Client, estimator: OnePassEstimator, rows: Rows) -> Lea
 class WorkerRows:
     """Rows on the workers for conjugate gradients on the client."""
 
-    def __init__(self, client: Client, rows: Rows, ready: Any, settings: PassSettings, plan: BatchPlan, sample: Any):
-        self._client, self._rows, self._shared = client, rows, (ready, settings, plan)
+    def __init__(self, rows: Rows, ready: Any, settings: PassSettings, plan: BatchPlan, sample: Any):
+        self._rows, self._shared = rows, (ready, settings, plan)
         self.learning: LearningPass = ready.result()
-        targets = self.learning.targets
-        self._shift = client.submit(_mean_target, sample, targets, pure=False).result()
+        self._shift = rows.client.submit(_mean_target, sample, self.learning.targets, pure=False).result()
         self.landmarks = self.learning.features.points
         rows.keep()
 
     def first_sums(self) -> FirstSums:
         """Make the first pass over the rows."""
-        totals = self._added(_totals, self._shift)
-        return totals.finish(self.learning.targets, self._shift)
+        return self._added(_totals, self._shift).finish(self.learning.targets, self._shift)
 
     def normal_times(self, A: Array, shift: Array) -> Array:
         """Return `K_mn W (K_nm A - shift)`, in one pass over the rows."""
@@ -113,9 +111,9 @@ class WorkerRows:
         """Return the sum of `work` over all pieces."""
 
         def compute() -> Any:  # vectors are sent again after a worker was lost
-            everywhere = self._client.scatter(vectors, broadcast=True, hash=False)
-            parts = self._rows.map(work, *self._shared, *everywhere)
-            return reduce_in_tree(self._client, parts, _add_totals).result()
+            client = self._rows.client
+            everywhere = client.scatter(vectors, broadcast=True, hash=False)
+            return reduce_in_tree(client, self._rows.map(work, *self._shared, *everywhere), _add_totals).result()
 
         added: RowTotals = retry_if_lost(compute)
         return added

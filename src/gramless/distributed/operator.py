@@ -8,8 +8,8 @@ Only `V` and the product are transferred, `n k` numbers each way. Tiles are cach
 fit; otherwise each product computes them again, and the blocks of rows are copied between workers. If a worker is lost, the
 others compute its tiles again; if its part of `V` is lost, the product is repeated.
 
-`RemoteColumns` has the products that `gramless.linalg.preconditioner` needs: those of `TallMatrix` for
-each block, added in a tree.
+`RemoteColumns` has the products that `gramless.linalg.preconditioner` needs: those of one `TallMatrix` for each block, added
+in a tree.
 """
 
 from __future__ import annotations
@@ -91,16 +91,6 @@ class DistributedOperator(Operator):
             sums.append(self.client.submit(_collect, own, others, pure=False))
         return np.concatenate(self.client.gather(sums))
 
-    def rows(self, idx: np.ndarray, out: Any = None) -> np.ndarray:
-        """Return the rows `idx` with the ridge, by a product with unit vectors."""
-        units = np.zeros((self.shape[0], len(idx)), self.dtype)
-        units[idx, np.arange(len(idx))] = 1
-        block = np.ascontiguousarray((self @ units).T)
-        if out is None:
-            return block
-        out[...] = block
-        return out
-
     def diag(self) -> np.ndarray:
         """Return the diagonal with the ridge."""
         parts = self.client.gather([self.client.submit(_diagonal, self.kernel, b, pure=False) for b in self.blocks])
@@ -116,9 +106,7 @@ class RemoteColumns:
         self.dtype, self.sums = op.dtype, np.dtype(np.float64)
         self._op, self._rows = op, rows
         self._points = rows.take(landmarks)
-        self._stored: list[Any] = [None] * len(op.blocks)
-        if store:
-            self._stored = [op.client.submit(_cross, op.kernel, block, self._points, pure=False) for block in op.blocks]
+        self._blocks = [op.client.submit(_columns, op.kernel, b, self._points, store, pure=False) for b in op.blocks]
 
     def square(self) -> Array:
         """Return `K(s, s)` in float64, computed on a worker."""
@@ -134,36 +122,35 @@ class RemoteColumns:
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
         """Add `K(s, X) diag(weights) K(X, s)` to the lower triangle of `S`, and return `S`."""
-        total = retry_if_lost(lambda: self._added("add_gram_", weights))
-        S += total
+        S += self._added(_gram, weights)
         return S
 
     def transposed_times(self, V: Array) -> Array:
         """Return `K(s, X) V`."""
-        return retry_if_lost(lambda: self._added("transposed_times", V))
+        return self._added(TallMatrix.transposed_times, V)
 
     def times(self, W: Array) -> Array:
         """Return `K(X, s) W`."""
         client = self._op.client
 
-        def work() -> np.ndarray:
+        def product() -> np.ndarray:
             share = client.scatter(W, hash=False)
-            return np.concatenate(client.gather(self._for_each_block("times", [share] * len(self._op.blocks))))
+            return np.concatenate(client.gather(self._for_each_block(TallMatrix.times, [share] * len(self._blocks))))
 
-        return retry_if_lost(work)
+        return retry_if_lost(product)
 
-    def _added(self, name: str, V: Array) -> Array:
-        return reduce_in_tree(self._op.client, self._for_each_block(name, self._op.scattered(V)), _add).result()
+    def _added(self, work: Callable[..., Any], V: Array) -> Array:
+        """Return the sum of `work(columns, rows of V)` over all blocks."""
 
-    def _for_each_block(self, name: str, shares: list[Any]) -> list[Any]:
-        op = self._op
-        return [
-            # Cached values do not need the rows of the block, which may be on another worker.
-            op.client.submit(
-                _product, op.kernel, block if stored is None else None, self._points, stored, share, name, pure=False
-            )
-            for block, stored, share in zip(op.blocks, self._stored, shares, strict=True)
-        ]
+        def added() -> Any:
+            parts = self._for_each_block(work, self._op.scattered(V))
+            return reduce_in_tree(self._op.client, parts, _add).result()
+
+        return retry_if_lost(added)
+
+    def _for_each_block(self, work: Callable[..., Any], shares: list[Any]) -> list[Any]:
+        submit = self._op.client.submit
+        return [submit(work, columns, share, pure=False) for columns, share in zip(self._blocks, shares, strict=True)]
 
 
 def retry_if_lost(work: Callable[[], Any]) -> Any:
@@ -209,8 +196,17 @@ def _diagonal(kernel: Kernel, block: Piece) -> Array:
     return kernel.diag(block.X)
 
 
-def _cross(kernel: Kernel, block: Piece, points: Piece) -> Array:
-    return evaluate(kernel, block.X, points.X)
+def _columns(kernel: Kernel, block: Piece, points: Piece, store: bool) -> TallMatrix:
+    """Return the columns of one block; stored values do not keep the rows of the block on their worker."""
+    rows, landmarks = block.X, points.X
+    if store:
+        return TallMatrix.of(evaluate(kernel, rows, landmarks))
+    return TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks))
+
+
+def _gram(columns: TallMatrix, weights: np.ndarray) -> Array:
+    m = columns.shape[1]
+    return columns.add_gram_(np.zeros((m, m)), weights)
 
 
 def _square(kernel: Kernel, points: Piece) -> Array:
@@ -221,23 +217,6 @@ def _square(kernel: Kernel, points: Piece) -> Array:
 def _sample(kernel: Kernel, some: Piece, points: Piece) -> tuple[Array, Array]:
     double = some.X.astype(np.float64)
     return kernel(double, points.X.astype(np.float64)), kernel.diag(double)
-
-
-def _product(
-    kernel: Kernel, block: Piece | None, points: Piece, stored: np.ndarray | None, share: np.ndarray, name: str
-) -> Array:
-    """Return the product `name` of `TallMatrix` for one block, whose kernel values are computed unless they are stored."""
-    landmarks = points.X
-    if stored is not None:
-        columns = TallMatrix.of(stored)
-    else:
-        assert block is not None
-        rows = block.X
-        columns = TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks))
-    if name == "add_gram_":
-        return columns.add_gram_(np.zeros((len(landmarks), len(landmarks))), share)
-    found: Array = getattr(columns, name)(share)
-    return found
 
 
 def _add(parts: list[np.ndarray]) -> np.ndarray:

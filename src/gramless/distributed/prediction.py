@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +12,8 @@ import numpy as np
 from gramless._core.arrays import Array, to_numpy
 from gramless._core.dask_dispatch import is_dask_collection
 from gramless._core.validation import check_X
-from gramless.kernels import Kernel, Linear
+from gramless.distributed.collections import lazy_array, row_parts
+from gramless.kernels import Kernel
 from gramless.linalg.operators import expand
 
 _ROWS_AT_ONCE = 8192
@@ -52,24 +52,10 @@ def predict_partitions(estimator: Any, method: str, X: Any) -> da.Array:
     >>> predict_partitions(model, "predict", da.from_array(X, chunks=(20, 1))).numblocks
     (3,)
     """
-    frame = hasattr(X, "columns")
-    example = X._meta_nonempty if frame else np.zeros((1, *X.shape[1:]), X.dtype)
-    if is_dask_collection(estimator.__dict__.get("points_")):
-        check_X(estimator, example, dtype=estimator.dual_coef_.dtype, reset=False)
-        return _from_scores(estimator, method, _scores_by_workers(estimator, _as_array(X)))
-    model = dask.delayed(estimator, traverse=False, pure=False)
-    apply = dask.delayed(_apply, pure=False)
-    meta = np.asarray(getattr(estimator, method)(example))
-    if frame:
-        lengths, parts = [np.nan] * X.npartitions, list(X.to_delayed())
-    else:
-        whole = X.rechunk({1: X.shape[1]})
-        lengths, parts = list(whole.chunks[0]), whole.to_delayed().ravel().tolist()
-    blocks = [
-        da.from_delayed(apply(model, method, part, meta), shape=(length, *meta.shape[1:]), dtype=meta.dtype)
-        for part, length in zip(parts, lengths, strict=True)
-    ]
-    return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
+    if not is_dask_collection(vars(estimator).get("points_")):
+        return _by_blocks(estimator, method, X)
+    check_X(estimator, _example(X), dtype=estimator.dual_coef_.dtype, reset=False)
+    return _by_blocks(estimator._model_of_scores(), method, _scores_by_workers(estimator, X))
 
 
 def predict_rows(estimator: Any, method: str, X: Any) -> np.ndarray:
@@ -110,7 +96,19 @@ def predict_rows(estimator: Any, method: str, X: Any) -> np.ndarray:
     """
     X = check_X(estimator, X, dtype=estimator.dual_coef_.dtype, accept_sparse=False, reset=False)
     rows = da.from_array(to_numpy(X), chunks=(_ROWS_AT_ONCE, -1))
-    return _from_scores(estimator, method, _scores_by_workers(estimator, rows)).compute()
+    return _by_blocks(estimator._model_of_scores(), method, _scores_by_workers(estimator, rows)).compute()
+
+
+def _example(X: Any) -> Any:
+    return X._meta_nonempty if hasattr(X, "columns") else np.zeros((1, *X.shape[1:]), X.dtype)
+
+
+def _by_blocks(model: Any, method: str, X: Any) -> da.Array:
+    """Return the result of a prediction method of a model in this process for each partition of a collection."""
+    meta = np.asarray(getattr(model, method)(_example(X)))
+    parts, lengths = row_parts(X)
+    shared, apply = dask.delayed(model, traverse=False, pure=False), dask.delayed(_apply, pure=False)
+    return lazy_array([apply(shared, method, part, meta) for part in parts], lengths, meta.shape[1:], meta.dtype)
 
 
 def _apply(estimator: Any, method: str, X: Any, meta: np.ndarray) -> np.ndarray:
@@ -119,26 +117,21 @@ def _apply(estimator: Any, method: str, X: Any, meta: np.ndarray) -> np.ndarray:
     return np.asarray(getattr(estimator, method)(X))
 
 
-def _as_array(X: Any) -> da.Array:
-    return X.to_dask_array() if hasattr(X, "columns") else X.rechunk({1: X.shape[1]})
-
-
-def _scores_by_workers(estimator: Any, X: da.Array) -> da.Array:
+def _scores_by_workers(estimator: Any, X: Any) -> da.Array:
     """Return `K(X, points) @ coef + intercept`, summed over the partitions of the points."""
-    points = estimator.points_
-    coef, k = estimator.dual_coef_, estimator.dual_coef_.shape[1]
+    points, coef = estimator.points_, estimator.dual_coef_
     edges = np.cumsum([0, *points.chunks[0]])
     shares = [dask.delayed(coef[a:b], traverse=False) for a, b in pairwise(edges)]
     finite = dask.delayed(_finite, pure=False)
     expanded, added = dask.delayed(_expand, pure=False), dask.delayed(_add, pure=False)
     held = points.to_delayed().ravel().tolist()
-    blocks = []
-    for part, length in zip(X.to_delayed().ravel(), X.chunks[0], strict=True):
+    parts, lengths = row_parts(X)
+    scores = []
+    for part in parts:
         checked = finite(part, points.shape[1], points.dtype)
         pieces = [expanded(estimator.kernel_, checked, p, a) for p, a in zip(held, shares, strict=True)]
-        scores = added(pieces, estimator.intercept_)
-        blocks.append(da.from_delayed(scores, shape=(length, k), dtype=np.result_type(coef, estimator.intercept_)))
-    return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
+        scores.append(added(pieces, estimator.intercept_))
+    return lazy_array(scores, lengths, coef.shape[1:], np.result_type(coef, estimator.intercept_))
 
 
 def _finite(X: Any, n_features: int, dtype: np.dtype) -> np.ndarray:
@@ -156,24 +149,3 @@ def _expand(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarray)
 
 def _add(parts: list[np.ndarray], intercept: np.ndarray) -> np.ndarray:
     return sum(parts[1:], start=parts[0] + intercept)
-
-
-def _from_scores(estimator: Any, method: str, scores: da.Array) -> da.Array:
-    """Return the result of a prediction method from the scores of the estimator."""
-    model = _of_scores(estimator, scores.shape[1], scores.dtype)
-    meta = np.asarray(getattr(model, method)(np.zeros((1, scores.shape[1]), scores.dtype)))
-    light, apply = dask.delayed(model, traverse=False, pure=False), dask.delayed(_apply, pure=False)
-    blocks = [
-        da.from_delayed(apply(light, method, part, meta), shape=(length, *meta.shape[1:]), dtype=meta.dtype)
-        for part, length in zip(scores.to_delayed().ravel(), scores.chunks[0], strict=True)
-    ]
-    return da.concatenate(blocks, axis=0, allow_unknown_chunksizes=True)
-
-
-def _of_scores(estimator: Any, k: int, dtype: np.dtype) -> Any:
-    """Return a copy of the estimator whose `k` features are its scores, `f(s) = s`, with equal labels and probabilities."""
-    model = copy.copy(estimator)
-    model.kernel_, model.points_, model.dual_coef_ = Linear(), np.eye(k, dtype=dtype), np.eye(k, dtype=dtype)
-    model.intercept_, model.support_, model.n_features_in_ = np.zeros(k, dtype), np.arange(k), k
-    vars(model).pop("feature_names_in_", None)
-    return model

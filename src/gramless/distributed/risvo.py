@@ -17,7 +17,6 @@ from typing import Any
 import dask
 import dask.array as da
 import numpy as np
-from dask.distributed import Client
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -26,7 +25,7 @@ from gramless._core.arrays import Array
 from gramless.approximation.features.landmark_map import Whitening
 from gramless.approximation.landmarks import as_points, select
 from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
-from gramless.distributed.collections import Piece, Rows, class_factors
+from gramless.distributed.collections import Piece, Rows, class_factors, lazy_array
 from gramless.estimators.risvo import RiSVOClassifier
 from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.linalg.operators import evaluate, expand
@@ -63,6 +62,16 @@ class Basis:
         return ActiveModel(self.points, self.support, coef, bias, self.features.jitter, condition, added_jitter)
 
 
+@dataclass
+class AverageModel:
+    """Mean of the models of all pieces, which have separate active sets."""
+
+    kernel: Kernel
+    model: ActiveModel
+    history: list[dict[str, Any]]
+    n_fits: int
+
+
 UNSUPPORTED = {"device", "memory_budget"}
 
 
@@ -78,19 +87,15 @@ def check_risvo(estimator: RiSVOClassifier) -> None:
         check_settings(estimator, {"callback", "check_inclusion"})
 
 
-def fit_risvo(client: Client, estimator: RiSVOClassifier, rows: Rows) -> Any:
-    """Fit `RiSVOClassifier` to rows on the workers; return its fitted attributes, or None if the estimator stored them."""
+def fit_risvo(estimator: RiSVOClassifier, rows: Rows) -> RemoteActiveRows | AverageModel:
+    """Return the active rows on the workers, or with `merge="average"` the mean of the fits of all pieces."""
     rows.keep()
     rng = check_random_state(estimator.random_state)
     blank = clone(estimator).set_params(callback=None, verbose=0)  # callbacks run on the client
     candidates = _candidates(estimator, rows, rng)
-    basis = client.submit(_choose, blank, rows.take(candidates), candidates, rng.get_state(), pure=False)
-    estimator._set_kernel(client.submit(attrgetter("kernel"), basis).result(), "cpu")
-    if estimator.merge == "average":
-        model, history = _average(client, estimator, rows, basis)
-        estimator._store_average(model, history, len(rows.pieces))
-    else:
-        estimator._iterate(RemoteActiveRows(client, rows, basis, blank, estimator.verbose), rows.mass > 0)
+    basis = rows.client.submit(_choose, blank, rows.take(candidates), candidates, rng.get_state(), pure=False)
+    fitted = _average if estimator.merge == "average" else RemoteActiveRows
+    return fitted(rows, basis, blank, estimator.verbose)
 
 
 def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomState) -> np.ndarray:
@@ -124,8 +129,9 @@ def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: An
 class RemoteActiveRows:
     """Active rows on the workers, for `shrink`; `basis` is a future, `blank` the estimator without callbacks."""
 
-    def __init__(self, client: Client, rows: Rows, basis: Any, blank: RiSVOClassifier, verbose: int):
-        self.client, self.rows, self.basis, self.blank, self.verbose = client, rows, basis, blank, verbose
+    def __init__(self, rows: Rows, basis: Any, blank: RiSVOClassifier, verbose: int):
+        self.client, self.rows, self.basis, self.blank, self.verbose = rows.client, rows, basis, blank, verbose
+        self.kernel: Kernel = _kernel(basis, rows)
         self.states = rows.map(_begin, rows.classes)
         self._factors = class_factors(blank.class_weight, rows)
         self._total, self._updated_by = self._summed(leaving=False), "summation"
@@ -169,11 +175,8 @@ class RemoteActiveRows:
         """Return the indices of the rows in a mask of `RowStates` as a dask array on the workers."""
         numbers = dask.delayed(_numbers, pure=False)
         lengths = self.client.gather([self.client.submit(_length, state, mask, pure=False) for state in self.states])
-        blocks = [
-            da.from_delayed(numbers(state, mask, offset), shape=(n,), dtype=np.intp)
-            for state, offset, n in zip(self.states, self.rows.offsets, lengths, strict=True)
-        ]
-        return da.concatenate(blocks)
+        blocks = [numbers(state, mask, offset) for state, offset in zip(self.states, self.rows.offsets, strict=True)]
+        return lazy_array(blocks, lengths, (), np.intp)
 
 
 def _begin(piece: Piece, classes: np.ndarray) -> RowStates:
@@ -225,16 +228,22 @@ def _step(piece: Piece, state: RowStates, basis: Basis, model: ActiveModel, rule
     return state.after(scores, rule)
 
 
-def _average(client: Client, estimator: RiSVOClassifier, rows: Rows, basis: Any) -> tuple[ActiveModel, list[dict[str, Any]]]:
-    """Fit each piece on the common basis; return the mean of the coefficients, and the histories of all pieces."""
-    blank = clone(estimator).set_params(callback=None, verbose=0)
-    fits = rows.map(_fit_alone, basis, blank, rows.classes, class_factors(estimator.class_weight, rows))
-    total = reduce_in_tree(client, fits, _add_models)
-    show_progress(estimator.verbose, total)
+def _kernel(basis: Any, rows: Rows) -> Kernel:
+    kernel: Kernel = rows.client.submit(attrgetter("kernel"), basis).result()
+    return kernel
+
+
+def _average(rows: Rows, basis: Any, blank: RiSVOClassifier, verbose: int) -> AverageModel:
+    """Fit each piece on the common basis, and return the mean of the coefficients."""
+    fits = rows.map(_fit_alone, basis, blank, rows.classes, class_factors(blank.class_weight, rows))
+    total = reduce_in_tree(rows.client, fits, _add_models)
+    show_progress(verbose, total)
     coef, bias, histories = total.result()
     n = len(rows.pieces)
-    model = client.submit(Basis.model, basis, (coef / n).astype(rows.dtype), (bias / n).astype(rows.dtype)).result()
-    return model, [{**record, "partition": i} for i, history in enumerate(histories) for record in history]
+    means = (coef / n).astype(rows.dtype), (bias / n).astype(rows.dtype)
+    model = rows.client.submit(Basis.model, basis, *means).result()
+    history = [{**record, "partition": i} for i, history in enumerate(histories) for record in history]
+    return AverageModel(_kernel(basis, rows), model, history, n)
 
 
 def _fit_alone(

@@ -8,15 +8,16 @@ The output has the array type and the device of the input.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from itertools import combinations
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
@@ -29,7 +30,7 @@ from gramless._core.validation import check_positive, check_square, check_X, wor
 from gramless.callbacks import read_callbacks, read_functions
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, has_probabilities, probabilities_by_method
 from gramless.inference.selection import Selection, select_model
-from gramless.kernels import Kernel, as_kernel, kernel_candidates, set_input_tags
+from gramless.kernels import Kernel, Linear, as_kernel, kernel_candidates, set_input_tags
 from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, fit_expansion, warn_of_rounding
 from gramless.linalg.operators import expand
 from gramless.linalg.tuning import TUNING
@@ -209,13 +210,29 @@ class BaseKernelExpansion(BaseEstimator):
         warn_of_rounding(self.kernel_, found.points, self.dual_coef_, Z[found.support])
         return found
 
-    def _set_outputs(self, classes: np.ndarray | None, *, single: bool) -> None:
-        """Store the classes, or whether a regressor has one output, and delete the calibration of an earlier fit."""
+    def _set_collections(self, rows: Any) -> None:
+        """Store the names of the features and the classes of rows on dask workers, and delete an earlier calibration."""
+        validate_data(self, rows.example, skip_check_array=True, reset=True)
         self._delete(*CALIBRATION, "multilabel_")
-        if classes is None:
-            self._single_output = single
+        if rows.classes is None:
+            self._single_output = not rows.target_shape
         else:
-            self.classes_ = classes
+            self.classes_ = rows.classes
+
+    def _fit_collections(self, rows: Any, solve: Callable[..., ExpansionFit]) -> Self:
+        """Store the fit to rows on dask workers, which `solve(callback)` computes."""
+        self._set_collections(rows)
+        self._store_fit(solve(self._store_and_call(self._settings())))
+        return self
+
+    def _model_of_scores(self) -> Self:
+        """Return a copy whose features are its scores, `f(s) = s`, with equal labels and probabilities."""
+        model, k = copy.copy(self), self.dual_coef_.shape[1]
+        dtype = np.result_type(self.dual_coef_, self.intercept_)
+        model.kernel_, model.points_, model.dual_coef_ = Linear(), np.eye(k, dtype=dtype), np.eye(k, dtype=dtype)
+        model.intercept_, model.support_, model.n_features_in_ = np.zeros(k, dtype), np.arange(k), k
+        model._delete("feature_names_in_")
+        return model
 
     def _delete(self, *names: str) -> None:
         """Delete attributes of an earlier fit."""

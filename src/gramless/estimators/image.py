@@ -33,7 +33,7 @@ from gramless.estimators.lssvm import LSSVC
 from gramless.images.patch_dictionary import PatchDictionary
 from gramless.images.reading import ImageShape, image_shape, read_images
 from gramless.images.tuning import TUNING
-from gramless.inference.leave_one_out import dense_scores
+from gramless.inference.leave_one_out import solve_dense
 from gramless.kernels import Kernel, Polynomial, Reflected
 from gramless.linalg.planning.plan import FitPlan
 
@@ -351,8 +351,8 @@ def leave_one_out_errors(kernel: Kernel, X: Array, codes: np.ndarray, Cs: Sequen
     K = xa.to_numpy(kernel(X, X)).astype(np.float64)
     targets = class_targets(codes, len(present))
     for i, C in enumerate(Cs):
-        scores = dense_scores(K.copy(), targets, C)
-        if scores is not None:
-            squares[i] = np.mean((scores - targets) ** 2)
-            rates[i] = np.mean(scores_to_labels(np.arange(len(present)), scores) != codes)
+        fit = solve_dense(K + np.eye(len(K)) / C, targets)
+        if fit is not None:
+            squares[i] = np.mean((fit.scores - targets) ** 2)
+            rates[i] = np.mean(scores_to_labels(np.arange(len(present)), fit.scores) != codes)
     return squares, rates

@@ -22,6 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import validate_data
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
@@ -172,6 +173,11 @@ class OnePassEstimator(BaseEstimator):
             previous=self.pass_.solved if getattr(self, "warm_start", False) and self.pass_ is not None else None,
         )
         return self.set_pass(result)
+
+    def _fit_collections(self, rows: Any, solve: Callable[[], TrainingPass]) -> Self:
+        """Store the pass over rows on dask workers, which `solve` computes."""
+        validate_data(self, rows.example, skip_check_array=True, reset=True)
+        return self.set_pass(solve())
 
     @atomic_fit
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:

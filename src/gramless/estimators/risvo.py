@@ -18,9 +18,10 @@ sections 2.1 and 2.2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
@@ -47,7 +48,6 @@ from gramless.approximation.landmarks import LandmarkRule, as_points, select
 from gramless.callbacks import read_functions
 from gramless.estimators.expansion import BaseKernelExpansion
 from gramless.inference.probabilities import probability_constraint
-from gramless.kernels.base import Kernel
 from gramless.linalg.planning.plan import cholesky_memory, problem_size
 from gramless.streaming.learners.active_set import (
     ActiveModel,
@@ -360,15 +360,19 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
                 LinAlgWarning,
             )
 
-    def _set_kernel(self, kernel: Kernel, device: str) -> None:
-        self.kernel_, self.device_ = kernel, device
-
-    def _store_average(self, model: ActiveModel, history: list[dict[str, Any]], n_fits: int) -> None:
-        """Store the mean of the models of the partitions of a collection, which have separate active sets."""
-        self._store(model, None)
+    def _fit_collections(self, rows: Any, solve: Callable[[], Any]) -> Self:
+        """Fit to rows on dask workers: `solve` returns their active rows, or with `merge="average"` the mean of the fits."""
+        self._set_collections(rows)
+        found = solve()
+        self.kernel_, self.device_ = found.kernel, "cpu"
+        if self.merge == "sum":
+            self._iterate(found, rows.mass > 0)
+            return self
+        self._store(found.model, None)
         self._delete("active_set_", "inclusion_violations_")
-        self.history_, self.n_iter_ = history, max((record["n_iter"] for record in history), default=0)
-        self.message_ = f"the mean of {n_fits} independent fits"
+        self.history_, self.n_iter_ = found.history, max((record["n_iter"] for record in found.history), default=0)
+        self.message_ = f"the mean of {found.n_fits} independent fits"
+        return self
 
     def _store(self, model: ActiveModel, active: Any) -> None:
         """Store a model and the numbers of its active rows: an array, or a dask array after a fit to dask collections."""

@@ -91,28 +91,20 @@ def prediction_intervals(
     ends = []
     for batch in process.batches(X, variances=local):
         left_out = process.leave_one_out  # after the first batch, which computes the estimates of an iterative process
+        lengths = np.abs(left_out.residuals) * factor
         if batch.weights is None and not local:
-            lengths = [
-                score_threshold(np.abs(column) * factor, coverage, left_out.copies) for column in left_out.residuals.T
-            ]
-            ends.append(np.stack([batch.means - lengths, batch.means + lengths], axis=2))
+            widths = [score_threshold(column, coverage, left_out.copies) for column in lengths.T]
+            ends.append(np.stack([batch.means - widths, batch.means + widths], axis=2))
             continue
-        parts = slices(len(batch.means), max(1, TUNING.interval_entries // len(left_out.weights)))
-        ends += [_jackknife_batch(process, batch.part(rows), coverage, local=local, factor=factor) for rows in parts]
+        for rows in slices(len(batch.means), max(1, TUNING.interval_entries // len(left_out.weights))):
+            part = batch.part(rows)
+            ratios = process.width_ratios(part) if local else 1.0
+            outputs = []
+            for own, changes, means in zip(lengths.T, left_out.changes.T, part.means.T, strict=True):
+                centre = means[:, None] - (0.0 if part.weights is None else changes * part.weights)
+                outputs.append(np.stack(jackknife_plus(centre, own * ratios, coverage, left_out.copies), axis=1))
+            ends.append(np.stack(outputs, axis=1))
     return np.concatenate(ends)
-
-
-def _jackknife_batch(
-    process: GaussianProcess, batch: ProcessBatch, coverage: float, *, local: bool, factor: float
-) -> np.ndarray:
-    left_out, outputs = process.leave_one_out, []
-    ratio = process.width_ratios(batch) if local else 1.0
-    for residuals, changes, means in zip(left_out.residuals.T, left_out.changes.T, batch.means.T, strict=True):
-        centre = means[:, None] - (0.0 if batch.weights is None else changes * batch.weights)
-        outputs.append(
-            np.stack(jackknife_plus(centre, np.abs(residuals) * ratio * factor, coverage, left_out.copies), axis=1)
-        )
-    return np.stack(outputs, axis=1)
 
 
 def weighted_order_statistic(values: np.ndarray, weights: np.ndarray | None, rank: float, n: float) -> np.ndarray:
@@ -157,9 +149,8 @@ def adaptive_scores(probabilities: np.ndarray, u: np.ndarray | float = 1.0) -> n
     order = np.argsort(-p, axis=1, kind="stable")
     sorted_p = np.take_along_axis(p, order, axis=1)
     before = np.cumsum(sorted_p, axis=1) - sorted_p
-    fraction = np.asarray(u, dtype=np.float64)
     scores = np.empty_like(p)
-    np.put_along_axis(scores, order, before + (fraction[:, None] if fraction.ndim else fraction) * sorted_p, axis=1)
+    np.put_along_axis(scores, order, before + np.reshape(u, (-1, 1)) * sorted_p, axis=1)
     return scores
 
 
@@ -179,26 +170,17 @@ def prediction_sets(
     *,
     per_class: bool = False,
     random_state: Any = None,
-    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return which classes are in the set of each new row, from the scores of the true classes `codes` of unseen rows."""
-    k = probabilities.shape[1]
-    limits = class_thresholds(true_scores, codes, k, coverage, per_class=per_class, weights=weights)
+    limits = class_thresholds(true_scores, codes, probabilities.shape[1], coverage, per_class=per_class)
     fraction = check_random_state(random_state).random_sample(len(probabilities))
     return adaptive_scores(probabilities, fraction) <= limits
 
 
 def class_thresholds(
-    true_scores: np.ndarray,
-    codes: np.ndarray,
-    n_classes: int,
-    coverage: float,
-    *,
-    per_class: bool = False,
-    weights: np.ndarray | None = None,
+    true_scores: np.ndarray, codes: np.ndarray, n_classes: int, coverage: float, *, per_class: bool
 ) -> np.ndarray:
     """Return one threshold for each class: the same for all, or with `per_class` from the rows of the class only."""
     if not per_class:
-        return np.full(n_classes, score_threshold(true_scores, coverage, weights))
-    members = [codes == c for c in range(n_classes)]
-    return np.array([score_threshold(true_scores[m], coverage, None if weights is None else weights[m]) for m in members])
+        return np.full(n_classes, score_threshold(true_scores, coverage))
+    return np.array([score_threshold(true_scores[codes == c], coverage) for c in range(n_classes)])

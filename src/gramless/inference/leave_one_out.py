@@ -30,7 +30,6 @@ from gramless.kernels import Kernel
 from gramless.linalg.least_squares import planned_preconditioner
 from gramless.linalg.operators import KernelOperator
 from gramless.linalg.planning.plan import SolverPlan, leave_one_out_memory
-from gramless.linalg.preconditioner import NystromPreconditioner
 from gramless.linalg.solvers import CG, solve
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 
@@ -96,7 +95,12 @@ def leave_one_out_scores(
         diagonal, u = exact_diagonal(op)
     else:
         rng = check_random_state(random_state)
-        diagonal, u = estimated_diagonal(op, planned_preconditioner(op, plan, rng), rng)
+        solver, probes = (
+            CG(tol=1e-2, preconditioner=planned_preconditioner(op, plan, rng)),
+            diagonal_probes(op.shape[0], rng),
+        )
+        W = solve(op, xa.like(probes, op.reference), solver, random_state=rng).W
+        diagonal, u = diagonal_from_probes(op, probes, W)
     return scores_without_each_row(Z, coef, diagonal, u)
 
 
@@ -112,13 +116,6 @@ def solve_dense(A: np.ndarray, Z: np.ndarray) -> DenseFit | None:
     if not np.isfinite(solution).all() or not (diagonal - u**2 / u.sum() > 0).all():
         return None
     return dense_fit(Z, solution, diagonal)
-
-
-def dense_scores(K: np.ndarray, Z: np.ndarray, C: float) -> np.ndarray | None:
-    """Return the leave-one-out scores for one `C`; `K` is overwritten. None if `K + I / C` cannot be factored."""
-    K.flat[:: len(K) + 1] += 1.0 / C
-    fit = solve_dense(K, Z)
-    return None if fit is None else fit.scores
 
 
 def inverse_factor(A: np.ndarray) -> np.ndarray | None:
@@ -145,18 +142,9 @@ def diagonal_and_u(inverse: Array) -> tuple[np.ndarray, np.ndarray]:
     return xa.to_numpy(xa.square_norms(inverse.T)), xa.to_numpy(inverse.T @ (inverse @ ones))[:, 0]
 
 
-def estimated_diagonal(
-    op: KernelOperator, preconditioner: NystromPreconditioner | None, rng: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return Hutchinson's estimate of the diagonal of `A^-1`, and `A^-1 1`, from one solve."""
-    probes = diagonal_probes(op.shape[0], rng)
-    solver = CG(tol=1e-2, preconditioner=preconditioner)
-    return diagonal_from_probes(op, probes, solve(op, xa.like(probes, op.reference), solver, random_state=rng).W)
-
-
-def diagonal_probes(n: int, rng: np.random.RandomState, n_probes: int = LINALG_TUNING.n_probes) -> np.ndarray:
+def diagonal_probes(n: int, rng: np.random.RandomState) -> np.ndarray:
     """Return the right-hand sides of the estimate: columns of random signs, and a column of ones."""
-    return np.column_stack([rng.choice(np.array([-1.0, 1.0]), size=(n, n_probes)), np.ones(n)])
+    return np.column_stack([rng.choice(np.array([-1.0, 1.0]), size=(n, LINALG_TUNING.n_probes)), np.ones(n)])
 
 
 def diagonal_from_probes(op: KernelOperator, probes: np.ndarray, W: Array) -> tuple[np.ndarray, np.ndarray]:

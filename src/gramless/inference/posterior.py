@@ -89,6 +89,7 @@ class _Posterior:
     exact: bool
     model: LeastSquaresModel
     op: KernelOperator
+    rows_per_batch: int
 
     @property
     def inverse_diagonal_and_u(self) -> tuple[np.ndarray, np.ndarray]:
@@ -105,6 +106,29 @@ class _Posterior:
         """`p`: diagonal of the inverse of the matrix that is bordered by ones if the model has an intercept."""
         diagonal, u = self.inverse_diagonal_and_u
         return diagonal - u**2 / u.sum() if self.model.fit_intercept else diagonal
+
+    def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
+        """Yield the posterior at new rows, in the precision of the operator, in batches.
+
+        Without `variances`, an iterative posterior needs no iterations, and its variances are NaN.
+        """
+        model = self.model
+        for rows in slices(int(X.shape[0]), self.rows_per_batch):
+            part = X[rows]
+            K = evaluate(model.kernel, part, self.op.X)
+            prior = xa.to_numpy(model.kernel.diag(part)).astype(np.float64)
+            explained, weights = self._solved(K, prior, variances)
+            left, values = prior - explained, xa.to_numpy(K).astype(np.float64)
+            if model.fit_intercept and (variances or self.exact):  # `u` of an iterative posterior takes iterations
+                missing = 1.0 - values @ self.u
+                left = left + missing**2 / self.u.sum()
+                weights = None if weights is None else weights + np.outer(missing, self.u / self.u.sum())
+            means = values @ model.coef.astype(np.float64) + model.intercept
+            yield ProcessBatch(rows, means, np.maximum(left, 0.0), weights)
+
+    def _solved(self, K: Array, prior: np.ndarray, variances: bool) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return `k(x)^T A^-1 k(x)` and the smoothing weights `A^-1 k(x)` of new rows with kernel values `K`."""
+        raise NotImplementedError
 
     @cached_property
     def leave_one_out(self) -> LeaveOneOut:
@@ -158,7 +182,7 @@ class ExactPosterior(_Posterior):
         self.model = model
         n, d = model.points.shape
         left = np.inf if budget is None else budget - self.memory(n, d, model.device).nbytes
-        self._rows_per_batch = 1 + int(min(TUNING.batch_entries / n, left / (8 * n * _COPIES_OF_NEW_ROWS)))
+        self.rows_per_batch = 1 + int(min(TUNING.batch_entries / n, left / (8 * n * _COPIES_OF_NEW_ROWS)))
         self.op = model.operator()
         self.factor = xa.cholesky_(self.op.dense(np.float64))
 
@@ -182,76 +206,36 @@ class ExactPosterior(_Posterior):
         diagonal = xa.to_numpy(xa.namespace(self.factor).linalg.diagonal(self.factor))
         return 2.0 * float(np.log(np.abs(diagonal)).sum()), 0.0
 
-    def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
-        """Yield the posterior at new float64 rows in batches; `variances` has no effect here, since they cost nothing."""
-        model = self.model
-        for rows in slices(int(X.shape[0]), self._rows_per_batch):
-            part = X[rows]
-            K = evaluate(model.kernel, part, self.op.X)
-            half = xa.solve_triangular(self.factor, K.T)
-            left = xa.to_numpy(model.kernel.diag(part)) - xa.to_numpy(xa.square_norms(half.T))
-            weights = xa.to_numpy(xa.solve_triangular(self.factor, half, transposed=True).T)
-            values = xa.to_numpy(K)
-            if model.fit_intercept:
-                missing = 1.0 - values @ self.u
-                left = left + missing**2 / self.u.sum()
-                weights = weights + np.outer(missing, self.u / self.u.sum())
-            means = values @ model.coef.astype(np.float64) + model.intercept
-            yield ProcessBatch(rows, means, np.maximum(left, 0.0), weights)
+    def _solved(self, K: Array, prior: np.ndarray, variances: bool) -> tuple[np.ndarray, np.ndarray]:
+        half = xa.solve_triangular(self.factor, K.T)
+        return xa.to_numpy(xa.square_norms(half.T)), xa.to_numpy(xa.solve_triangular(self.factor, half, transposed=True).T)
 
 
 class IterativePosterior(_Posterior):
     """The posterior by conjugate gradients, within `budget` bytes.
 
-    The iterations end when the estimated error of every variance is at most `tol` times the variance; the relative error of
-    a standard deviation is half of that. `n_landmarks` is the number of landmarks of the preconditioner (None selects it),
-    and `max_iter` the largest number of iterations.
+    The iterations end when the estimated error of every variance is at most `tuning.variance_tol` times the variance; the
+    relative error of a standard deviation is half of that.
     """
 
     exact = False
 
-    def __init__(
-        self,
-        model: LeastSquaresModel,
-        budget: int,
-        *,
-        tol: float = 1e-2,
-        random_state: Any = None,
-        n_landmarks: int | None = None,
-        max_iter: int = 200,
-        tuning: InferenceTuning = TUNING,
-    ):
+    def __init__(self, model: LeastSquaresModel, budget: int, *, random_state: Any = None, tuning: InferenceTuning = TUNING):
         self.model = model
-        self.tol = tol
-        self.max_iter = max_iter
         self.tuning = tuning
         self.rng = check_random_state(random_state)
         dtype = xa.numpy_dtype(model.coef)
-        self.plan, self.rows_per_batch = _plan_batches(model, dtype, budget, n_landmarks, tuning)
+        self.plan, self.rows_per_batch = _plan_batches(model, dtype, budget, tuning)
         self.op = model.operator(dtype, cache=self.plan.cached)
         self.preconditioner = planned_preconditioner(self.op, self.plan, self.rng)
         self._estimates: tuple[np.ndarray, np.ndarray] | None = None
 
-    def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
-        """Yield the posterior at new rows in batches, without smoothing weights.
-
-        Without `variances` a new row costs no iterations, and its variance is NaN.
-        """
-        model = self.model
-        for rows in slices(int(X.shape[0]), self.rows_per_batch):
-            part = X[rows]
-            K = evaluate(model.kernel, part, self.op.X).T
-            prior = xa.to_numpy(model.kernel.diag(part)).astype(np.float64)
-            values = xa.to_numpy(K).astype(np.float64)
-            left = prior - self._explained(K, prior) if variances else np.full_like(prior, np.nan)
-            if variances and model.fit_intercept:
-                left += (1.0 - self.u @ values) ** 2 / self.u.sum()
-            means = values.T @ model.coef.astype(np.float64) + model.intercept
-            yield ProcessBatch(rows, means, np.maximum(left, 0.0), None)
+    def _solved(self, K: Array, prior: np.ndarray, variances: bool) -> tuple[np.ndarray, None]:
+        return self._explained(K.T, prior) if variances else np.full_like(prior, np.nan), None
 
     def _explained(self, K: Array, prior: np.ndarray) -> np.ndarray:
         """Return `k(x)^T A^-1 k(x)` for each new row; the first call also solves for the random signs."""
-        m, n = len(prior), self.op.shape[0]
+        m, n, tol = len(prior), self.op.shape[0], self.tuning.variance_tol
         probes = np.empty((n, 0)) if self._estimates else diagonal_probes(n, self.rng)
         columns = xa.namespace(K).concat([K, xa.like(probes, K)], axis=1)
         forms = _QuadraticForms(columns, self.op, self.preconditioner)
@@ -263,14 +247,14 @@ class IterativePosterior(_Posterior):
 
         def converged(W: Array, record: dict[str, Any]) -> bool:
             forms.update(W)
-            return bool(np.all(missing_fraction(forms.values) <= self.tol))
+            return bool(np.all(missing_fraction(forms.values) <= tol))
 
-        solver = CG(tol=1e-6, max_iter=self.max_iter, preconditioner=forms)
+        solver = CG(tol=1e-6, max_iter=self.tuning.variance_iterations, preconditioner=forms)
         W = solve(self.op, columns, solver, callback=converged, random_state=self.rng).W
         if self._estimates is None:
             self._estimates = diagonal_from_probes(self.op, probes, W[:, m:])
         left = float(np.max(missing_fraction(forms.values), initial=0.0))
-        if left > self.tol:
+        if left > tol:
             warn_caller(
                 f"the iterations for standard deviations ended early: a variance may still fall by {left:.0%}. Use a "
                 "smaller C or dtype='float64'",
@@ -358,9 +342,7 @@ def _column_sums(A: Array, B: Array) -> np.ndarray:
     return xa.to_numpy(xa.namespace(A).sum(A * B, axis=0))
 
 
-def _plan_batches(
-    model: LeastSquaresModel, dtype: Any, budget: int, n_landmarks: int | None, tuning: InferenceTuning
-) -> tuple[SolverPlan, int]:
+def _plan_batches(model: LeastSquaresModel, dtype: Any, budget: int, tuning: InferenceTuning) -> tuple[SolverPlan, int]:
     """Return the plan of the solves within the budget, and the number of new rows in a batch."""
     n, d = model.points.shape
 
@@ -371,14 +353,12 @@ def _plan_batches(
     rows = tuning.new_rows
     while True:
         try:
-            plain = planned(rows, "auto" if n_landmarks is None else n_landmarks)
+            plain = planned(rows, "auto")
             break
         except MemoryError:
             rows //= 2
             if rows < tuning.fewest_new_rows:
                 raise
-    if n_landmarks is not None:
-        return plain, rows
     # A product with the matrix takes 2 n^2 rows operations in single precision, and the preconditioner n m^2 operations in
     # double precision, at half the rate. This number of landmarks m makes both times equal.
     balanced = planned(rows, min(n // 2, int((n * rows) ** 0.5)))

@@ -17,6 +17,10 @@ class InferenceTuning:
     """New rows that conjugate gradients solve for at a time."""
     fewest_new_rows: int = 16
     """Smallest number of new rows to solve for at a time; a memory budget for fewer raises a `MemoryError`."""
+    variance_tol: float = 1e-2
+    """Relative error of a variance at which the iterations of conjugate gradients end."""
+    variance_iterations: int = 200
+    """Largest number of these iterations."""
     one_pass_new_rows: int = 1024
     """Largest number of new rows that a one-pass regressor processes at a time: 4 MB of features for 500 landmarks."""
     interval_entries: int = 1 << 19

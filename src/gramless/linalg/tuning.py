@@ -133,6 +133,8 @@ class LinalgTuning:
     """Rise of the CG residual over its best value that shows a recurrence broken by rounding."""
     trusted_residual_factor: float = 1.5
     """Largest ratio of true to recurrence residual at which the stopping rule of predictions is trusted."""
+    verified_rows: int = 128
+    """Rows from which this ratio is estimated, with a relative error of the square root of 2 / 128: 13 %."""
     one_thread_rows: int = 1024
     """Rows of a system that is computed and factored on one thread: this takes milliseconds, less than synchronising busy
     cores, and the result does not depend on the number of threads. More rows are several tiles, each on one thread."""

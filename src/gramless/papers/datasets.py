@@ -63,9 +63,12 @@ class Dataset:
     split: str = "original"
 
     @classmethod
-    def unsplit(cls, x: np.ndarray, y: np.ndarray, **fields: Any) -> Dataset:
-        """Return a dataset whose rows are all training rows."""
-        return cls(x_train=x, y_train=y, x_test=x[:0], y_test=y[:0], **fields)
+    def bundled(cls, name: str) -> Dataset:
+        """Return a dataset that is part of scikit-learn, such as "breast_cancer"; all rows are training rows."""
+        import sklearn.datasets  # the import takes 0.1 s
+
+        x, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
+        return cls(name.replace("_", " "), **formats.decode_unsplit({"x": x, "y": y}))
 
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and labels of all rows, training rows first."""
@@ -89,15 +92,13 @@ class Dataset:
 
     def only(self, labels: Sequence[int]) -> Dataset:
         """Keep the training and test rows of these classes."""
-        arrays: dict[str, Any] = {}
-        for half in ("train", "test"):
-            rows = np.isin(getattr(self, f"y_{half}"), labels)
-            arrays |= {name: getattr(self, name)[rows] for name in (f"x_{half}", f"y_{half}")}
+        train, test = np.isin(self.y_train, labels), np.isin(self.y_test, labels)
         names = self.class_names
         if names is not None:
-            known = np.unique(np.concatenate([self.y_train, self.y_test]))
+            known = np.unique(self.pooled()[1])
             names = tuple(name for name, label in zip(names, known, strict=True) if label in labels)
-        return replace(self, **arrays, class_names=names)
+        kept: dict[str, Any] = {"x_train": self.x_train[train], "y_train": self.y_train[train]}
+        return replace(self, **kept, x_test=self.x_test[test], y_test=self.y_test[test], class_names=names)
 
 
 @dataclass(frozen=True)
@@ -121,12 +122,17 @@ class Entry:
         return Dataset(name=name, **fields)
 
 
+def with_inherited(own: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a declaration together with those of the declaration `like`, which may have a `like`, too."""
+    inherited = with_inherited(declared[own["like"]], declared) if "like" in own else {}
+    return {key: value for key, value in {**inherited, **own}.items() if key != "like"}
+
+
 def _read_catalogue() -> dict[str, Entry]:
     declared = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
     entries = {}
     for name, own in declared.items():
-        values = {**declared.get(own.get("like"), {}), **own}
-        values.pop("like", None)
+        values = with_inherited(own, declared)
         values["urls"] = [(*address, None)[:2] for address in values["urls"]]
         for key in {"read", "decode"} & values.keys():
             arguments = dict(values[key])
@@ -182,11 +188,9 @@ def load(
     `seed` and `test_size` are used only for datasets without a standard split. "digits" is part of scikit-learn.
     """
     if name == "digits":
-        from sklearn.datasets import load_digits
-
-        x, y = load_digits(return_X_y=True)
-        shown = {"image_shape": (8, 8), "class_names": tuple("0123456789")}
-        dataset = Dataset.unsplit(x.astype(np.float32), y.astype(np.int64), name=name, **shown)
+        dataset = Dataset.bundled(name)
+        arrays = {key: getattr(dataset, key).astype(np.float32) for key in ("x_train", "x_test")}
+        dataset = replace(dataset, **arrays, image_shape=(8, 8), class_names=tuple("0123456789"))
     else:
         path = obtain(name, data=data, progress=progress) if download else find(name, data)
         if path is None:

@@ -37,14 +37,16 @@ def dense(X, weights, jitter):
 
 def system(X, weights, convert, **options):
     products = LandmarkProducts(RBF(gamma=0.2), convert(X[:M]))
-    factors = NormalFactors(RBF(gamma=0.2), products.landmarks, 1e-10, ridge=RIDGE, weight=weights.sum(), tuning=SMALL_TILES)
+    factors = NormalFactors(
+        RBF(gamma=0.2), products.landmarks, 1e-10, ridge=RIDGE, weight=float(weights.sum()), tuning=SMALL_TILES
+    )
     parts = [(products.rows(convert(X[i : i + 150]), **options), convert(weights[i : i + 150])) for i in range(0, N, 150)]
     feature_sum = sum(part.transposed_times(w) for part, w in parts)
 
     def normal_times(A, shift):
         return sum(part.normal_times(A, shift, w) for part, w in parts)
 
-    return factors, NormalOperator(factors, normal_times, feature_sum, ridge=RIDGE, weight=float(weights.sum()))
+    return factors, NormalOperator(factors, normal_times, feature_sum)
 
 
 def test_both_factors_share_one_matrix(rows, convert):

@@ -15,10 +15,10 @@ from gramless.linalg.operators.landmark_columns import TallMatrix
 from gramless.linalg.operators.tile_product import (
     BlasSums,
     CompiledSums,
-    NarrowSums,
+    NarrowColumns,
     PaddedColumns,
     can_compile,
-    compiled_sums,
+    columns_for_loops,
     product,
     product_from_upper,
     transposed_product,
@@ -72,8 +72,8 @@ def test_subnormal_numbers_come_back_after_the_loops() -> None:
 def test_compiled_and_blas_sums_agree() -> None:
     rng = np.random.default_rng(0)
     V = rng.normal(size=(130, 5)).astype(np.float32)
-    compiled, narrow, blas = CompiledSums(PaddedColumns(V)), compiled_sums(V)(), BlasSums(V)
-    assert isinstance(narrow, NarrowSums)
+    compiled, narrow, blas = CompiledSums(PaddedColumns(V)), CompiledSums(columns_for_loops(V)), BlasSums(V)
+    assert isinstance(narrow.V, NarrowColumns)
     for rows, columns in ((slice(0, 96), slice(0, 96)), (slice(96, 130), slice(0, 96)), (slice(96, 130), slice(96, 130))):
         tile = rng.normal(size=(rows.stop - rows.start, columns.stop - columns.start)).astype(np.float32)
         compiled.add(tile, rows, columns)

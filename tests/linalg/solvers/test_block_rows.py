@@ -18,7 +18,7 @@ def sequence(block_size, **settings):
 def test_rows_are_those_of_the_indices(block_size):
     blocks = sequence(block_size)
     for _ in range(60):
-        _, idx, rows = blocks.next()
+        idx, rows, _ = blocks.next()
         assert len(idx) == min(block_size, N)
         np.testing.assert_array_equal(rows, blocks.op.A[idx])
 
@@ -28,7 +28,7 @@ def test_no_row_twice_before_the_shuffle(block_size):
     blocks = sequence(block_size)
     passes = []
     for _ in range(2):
-        seen = [blocks.next()[1] for _ in range(N // block_size)]
+        seen = [blocks.next()[0] for _ in range(N // block_size)]
         assert blocks.pass_ends
         flat = np.concatenate(seen)
         assert len(np.unique(flat)) == len(flat) == N // block_size * block_size
@@ -39,13 +39,21 @@ def test_no_row_twice_before_the_shuffle(block_size):
 @pytest.mark.parametrize("block_size", [1, 4, 5, 23, 100])
 def test_reused_blocks_recur_and_cover_every_row(block_size):
     blocks = sequence(block_size, reuse=True)
-    first = dict(blocks.next()[:2] for _ in range(blocks.n_blocks))
+    grams = {}
+    for _ in range(blocks.n_blocks):
+        idx, _, gram = blocks.next()
+        grams[tuple(idx)] = gram
     assert blocks.pass_ends
-    assert sorted(first) == list(range(blocks.n_blocks))
-    assert set(np.concatenate(list(first.values()))) == set(range(N))
+    assert len(grams) == blocks.n_blocks
+    assert set(np.concatenate(list(grams))) == set(range(N))
     for _ in range(2 * blocks.n_blocks):
-        number, idx, _ = blocks.next()
-        np.testing.assert_array_equal(idx, first[number])
+        idx, _, gram = blocks.next()
+        assert gram is grams[tuple(idx)]
+
+
+def test_factors_are_not_cached_unless_blocks_recur():
+    blocks = sequence(N)
+    assert blocks.next()[2] is not blocks.next()[2]
 
 
 @pytest.mark.parametrize("settings", [{}, {"reuse": True}])
@@ -57,12 +65,12 @@ def test_state_goes_on_where_it_stood(steps, settings):
     for _ in range(steps):
         blocks.next()
     saved, saved_rng = blocks.state(), rng.get_state()
-    expected = [blocks.next()[1] for _ in range(12)]
+    expected = [blocks.next()[0] for _ in range(12)]
     other = np.random.RandomState(99)
     other.set_state(saved_rng)
     resumed = BlockRows(op, 4, other, state=saved, **settings)
     for idx in expected:
-        np.testing.assert_array_equal(resumed.next()[1], idx)
+        np.testing.assert_array_equal(resumed.next()[0], idx)
 
 
 def test_small_blocks_are_fetched_together():

@@ -17,7 +17,7 @@ from gramless.papers.report.page import data_url
 
 
 def chart_of(lines, y="residual", log_y=False, **options):
-    return LineChart(Curve("x", y, log_y=log_y), lines=lines, **options)
+    return LineChart(Curve("x", y, log_y=log_y), lines, **options)
 
 
 def parsed(chart):

@@ -58,22 +58,19 @@ class Operator:
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
         """Return the rows `idx` as one block of shape (b, n), written to `out` if it is given."""
-        raise self._lacks("rows")
+        raise NotImplementedError
 
     def dense(self, dtype: Any = None) -> Array:
         """Return the full matrix as a new array, computed in `dtype`."""
-        raise self._lacks("dense")
+        raise NotImplementedError
 
     def rows_times(self, idx: np.ndarray, V: Array) -> Array:
         """Return `rows(idx) @ V`, without storing the rows if possible."""
-        raise self._lacks("rows_times")
+        return self.rows(idx) @ V
 
     def diagonal_block(self, idx: np.ndarray) -> Array:
         """Return `A[idx, idx]` as a new array."""
-        raise self._lacks("diagonal_block")
-
-    def _lacks(self, capability: str) -> NotImplementedError:
-        return NotImplementedError(f"{type(self).__name__} has no {capability!r}; it has {sorted(self.capabilities)}")
+        raise NotImplementedError
 
 
 class DenseOperator(Operator):
@@ -82,20 +79,13 @@ class DenseOperator(Operator):
     def __init__(self, A: Array, *, spd: bool = True):
         self.A = A
         self.shape = (A.shape[0], A.shape[1])
-        self.capabilities = CAPABILITIES - {"ridge"} if spd else CAPABILITIES - {"ridge", "spd"}
+        self.capabilities = CAPABILITIES - ({"ridge"} if spd else {"ridge", "spd"})
 
     def __matmul__(self, V: Array) -> Array:
         return self.A @ V
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
-        block = xa.take_rows(self.A, np.asarray(idx))
-        if out is None:
-            return block
-        out[...] = block
-        return out
-
-    def rows_times(self, idx: np.ndarray, V: Array) -> Array:
-        return self.rows(idx) @ V
+        return xa.copied(xa.take_rows(self.A, np.asarray(idx)), out)
 
     def diagonal_block(self, idx: np.ndarray) -> Array:
         return xa.submatrix(self.A, idx, idx) + 0

@@ -194,17 +194,15 @@ class FusedProduct:
         self.form, self.precision = form, precision
         self._points: Tensor | None = points
         # Centring does not change distances, and rounding errors are smaller for numbers near zero.
-        self._shift = points.mean(0) if form.kind != _POLYNOMIAL else None
+        self._shift = points.mean(0) if form.of_distances else None
         self.operand = Operand.rounded(points, precision, self._shift)
 
     def of(self, rows: Any) -> FusedProduct:
         """Return the product with a subset of the points, with the same rounding."""
-        product = copy(self)
-        product._points, product.operand = None, self.operand.take(rows)
-        return product
+        return self.with_points(self.operand.take(rows))
 
     def with_points(self, X: Any) -> FusedProduct:
-        """Return the product with the points `X`, rounded in the same way."""
+        """Return the product with the points `X`, rounded in the same way unless they are rounded already."""
         product = copy(self)
         product._points, product.operand = None, self._left(X)
         return product

@@ -137,16 +137,9 @@ class LandmarkProducts:
         self._fused = prepare(kernel, landmarks, precision)
         self.landmarks = landmarks if self._fused is None else self._fused.rounded_points()
 
-    @property
-    def fused(self) -> bool:
-        """Whether the products are fused, so that kernel values are not stored."""
-        return self._fused is not None
-
     def rows(self, X: Array, *, store: bool = False) -> TiledRows | FusedRows:
         """Return the products for a block of rows; with `store` their kernel values are kept."""
-        if self._fused is not None:
-            return FusedRows(self._fused, X)
-        return TiledRows(self, X, store=store)
+        return TiledRows(self, X, store=store) if self._fused is None else FusedRows(self._fused, X)
 
 
 class NormalFactors:
@@ -160,9 +153,9 @@ class NormalFactors:
     ):
         points = xa.astype(landmarks, np.float64)
         m = int(points.shape[0])
-        self._edge = tuning.factor_edge
-        matrix = xa.empty((m, m), points.data if xa.is_sparse(points) else points)
-        self._fill(kernel, points, matrix)
+        self.ridge, self.weight, self._edge = ridge, weight, tuning.factor_edge
+        matrix = self._matrix = xa.empty((m, m), points.data if xa.is_sparse(points) else points)
+        self._fill(kernel, points)
         self.jitter, largest = rounding_of(matrix, eps), TUNING.largest_relative_jitter * rounding_of(matrix, 1.0) / m**0.5
         while True:
             try:
@@ -170,56 +163,49 @@ class NormalFactors:
                 break
             except xa.NotPositiveDefiniteError:
                 self.jitter *= 10
-                self._fill(kernel, points, matrix)  # the factorisation overwrote the matrix
+                self._fill(kernel, points)  # the factorisation overwrote the matrix
                 if self.jitter > largest:
                     raise np.linalg.LinAlgError(
                         f"the kernel matrix of the landmarks stays indefinite with a jitter of {self.jitter:.1e}: the "
                         "kernel is not positive semi-definite"
                     ) from None
-        self._matrix = matrix
         self._diagonals = [self._diagonal() + 0, _gram_of_lower_(matrix, weight / m, self._edge) + ridge]
-        self._use(1)
-        _factor_lower_(matrix.T, self._edge)
+        _factor_lower_(self._lower(1), self._edge)
         self._diagonals[1] = self._diagonal() + 0
 
-    def _fill(self, kernel: Kernel, points: Array, matrix: Array) -> None:
+    def _fill(self, kernel: Kernel, points: Array) -> None:
         for rows in slices(int(points.shape[0]), 4 * self._edge):
-            evaluate(kernel, points[rows], points, out=matrix[rows])
+            evaluate(kernel, points[rows], points, out=self._matrix[rows])
 
     def _diagonal(self) -> Array:
         diagonal: Array = xa.namespace(self._matrix).linalg.diagonal(self._matrix)
         return diagonal
 
-    def _use(self, which: int) -> None:
-        """Write the diagonal of `L` (0) or of `A` (1) to the matrix, which has one diagonal for both."""
-        xa.add_diagonal_(self._matrix, self._diagonals[which] - self._diagonal())
+    def _lower(self, which: int) -> Array:
+        """Return a matrix with `L` (0) or `A^T` (1) in its lower triangle; both share one matrix, and its diagonal."""
+        xa.set_diagonal_(self._matrix, self._diagonals[which])
+        return self._matrix.T if which else self._matrix
 
     def penalised(self, B: Array) -> Array:
         """Return `A^-1 B`, the coefficients of the whitened features."""
-        self._use(1)
-        return _solve_lower(self._matrix.T, B, self._edge, transposed=True)
+        return _solve_lower(self._lower(1), B, self._edge, transposed=True)
 
     def coefficients(self, U: Array) -> Array:
         """Return `L^-T U`, the coefficients of the kernel functions."""
-        self._use(0)
-        return _solve_lower(self._matrix, U, self._edge, transposed=True)
+        return _solve_lower(self._lower(0), U, self._edge, transposed=True)
 
     def inverse_of_coefficients(self, a: Array) -> Array:
         """Return `A L^T a`, for which `coefficients(penalised(...))` is `a`."""
-        self._use(0)
-        U = _times_transposed_lower(self._matrix, a, self._edge)
-        self._use(1)
-        return _times_transposed_lower(self._matrix.T, U, self._edge)
+        U = _times_transposed_lower(self._lower(0), a, self._edge)
+        return _times_transposed_lower(self._lower(1), U, self._edge)
 
     def whitened(self, G: Array) -> Array:
         """Return `L^-1 G`."""
-        self._use(0)
-        return _solve_lower(self._matrix, G, self._edge)
+        return _solve_lower(self._lower(0), G, self._edge)
 
     def preconditioned(self, H: Array) -> Array:
         """Return `A^-T H`."""
-        self._use(1)
-        return _solve_lower(self._matrix.T, H, self._edge)
+        return _solve_lower(self._lower(1), H, self._edge)
 
 
 class NormalOperator(Operator):
@@ -230,17 +216,9 @@ class NormalOperator(Operator):
 
     capabilities = frozenset({"spd"})
 
-    def __init__(
-        self,
-        factors: NormalFactors,
-        normal_times: Callable[[Array, Array], Array],
-        feature_sum: Array,
-        *,
-        ridge: float,
-        weight: float,
-    ):
-        self._factors, self._normal_times, self._ridge = factors, normal_times, ridge
-        self._sum, self._mean = feature_sum, feature_sum / weight
+    def __init__(self, factors: NormalFactors, normal_times: Callable[[Array, Array], Array], feature_sum: Array):
+        self._factors, self._normal_times = factors, normal_times
+        self._mean = feature_sum / factors.weight
         self.shape = (int(feature_sum.shape[0]), int(feature_sum.shape[0]))
         self.reference, self.dtype = feature_sum, np.dtype(np.float64)
 
@@ -248,7 +226,7 @@ class NormalOperator(Operator):
         U = self._factors.penalised(V)
         a = self._factors.coefficients(U)
         total = self._normal_times(a, self._mean.T @ a)  # the shift is the weighted mean of K_nm a
-        return self._factors.preconditioned(self._factors.whitened(total) + self._ridge * U)
+        return self._factors.preconditioned(self._factors.whitened(total) + self._factors.ridge * U)
 
     def right_hand_side(self, crossed: Array) -> Array:
         """Return the right-hand side for `crossed = K_mn W_c z`."""

@@ -1,17 +1,18 @@
 """Products of tiles with a few columns: symmetric matrices by their lower tiles, and tall matrices with float64 sums.
 
-    NarrowSums, CompiledSums, BlasSums  A V, where each thread sums the products of its tiles for both halves of A
-    product, transposed_product         C W and C^T V in float64 for a float32 matrix C, which is not copied to float64
+    CompiledSums, BlasSums         A V, where each thread sums the products of its tiles for both halves of A
+    product, transposed_product    C W and C^T V in float64 for a float32 matrix C, which is not copied to float64
 
 The compiled loops need AVX-512 or AVX2: those of `_core.compiled.narrow_products` are for up to six columns, with float64
-sums, those of `_core.compiled.tile_loops` for more, where `PaddedColumns` has the right-hand side in the two layouts that
-they read. A tile is read once for both halves; BLAS reads it twice and packs it first (`benchmarks/cpu_products.py`).
+sums, those of `_core.compiled.tile_loops` for more. `NarrowColumns` and `PaddedColumns` store the right-hand side in the
+layouts that the loops read. A tile is read once for both halves; BLAS reads it twice and packs it first
+(`benchmarks/cpu_products.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from collections.abc import Callable
+from functools import cached_property
 from typing import TypeGuard, TypeVar
 
 import numpy as np
@@ -43,6 +44,30 @@ def can_compile(V: Array, n_entries: int, dtype: np.dtype) -> bool:
     return lanes() > 0 and not short_of_registers
 
 
+class NarrowColumns:
+    """Few columns, transposed and in float64, for `narrow_products`: one layout for the rows and the columns of a matrix."""
+
+    def __init__(self, V: np.ndarray):
+        self.shape, self._dtype = V.shape, V.dtype
+        self.rows = self.panels = np.ascontiguousarray(V.T, np.float64)
+
+    def zero_rows(self, n: int) -> np.ndarray:
+        """Return zero sums for `n` rows of a matrix."""
+        return np.zeros((self.shape[1], n))
+
+    def from_rows(self, sums: np.ndarray, n: int) -> np.ndarray:
+        """Return sums for `n` rows of a matrix in the shape and precision of the right-hand side."""
+        return np.ascontiguousarray(sums.T[:n], self._dtype)
+
+    zero_panels, from_panels = zero_rows, from_rows
+
+    def add(self, tile: np.ndarray, rows: slice, columns: slice, V: Halves, out: Halves, right: bool, left: bool) -> None:
+        """Add the products of the tile at these rows and columns of a matrix with `V` from the right and from the left."""
+        from gramless._core.compiled.narrow_products import add_narrow
+
+        add_narrow(*xa.as_flat(tile), tile.shape, (rows.start, columns.start), *V, *out, right, left)
+
+
 class PaddedColumns:
     """The right-hand side in groups of 8 or 12 columns: as rows, and as panels of a few rows with the columns first."""
 
@@ -50,8 +75,7 @@ class PaddedColumns:
         from gramless._core.compiled.simd import LANES
         from gramless._core.compiled.tile_loops import WIDTHS
 
-        n, k = V.shape
-        self.shape = (n, k)
+        n, k = self.shape = V.shape
         self.lanes = LANES * 4 // V.itemsize
         # The width with the fewest empty columns; if two widths have equally few, the larger one.
         self.width = min(WIDTHS, key=lambda width: (-(-k // width) * width, -width))
@@ -65,8 +89,31 @@ class PaddedColumns:
 
     @cached_property
     def panels(self) -> np.ndarray:
-        cut = self._padded.reshape(-1, self.lanes, self.groups, self._padded.shape[1] // self.groups)
-        return _in_lines(cut.transpose(2, 0, 3, 1))
+        return _in_lines(self._padded.reshape(-1, self.lanes, self.groups, self.width).transpose(2, 0, 3, 1))
+
+    def zero_rows(self, n: int) -> np.ndarray:
+        """Return zero sums for `n` rows of a matrix, in the layout of `rows`."""
+        return np.zeros((self.groups, n, self.width), self._padded.dtype)
+
+    def zero_panels(self, n: int) -> np.ndarray:
+        """Return zero sums for `n` columns of a matrix, in the layout of `panels`."""
+        return np.zeros((self.groups, -(-n // self.lanes), self.width, self.lanes), self._padded.dtype)
+
+    def from_rows(self, sums: np.ndarray, n: int) -> np.ndarray:
+        """Return sums for `n` rows of a matrix in the shape of the right-hand side."""
+        return sums.transpose(1, 0, 2).reshape(sums.shape[1], -1)[:n, : self.shape[1]]
+
+    def from_panels(self, sums: np.ndarray, n: int) -> np.ndarray:
+        """Return sums for `n` columns of a matrix in the shape of the right-hand side."""
+        return sums.transpose(1, 3, 0, 2).reshape(sums.shape[1] * sums.shape[3], -1)[:n, : self.shape[1]]
+
+    def add(self, tile: np.ndarray, rows: slice, columns: slice, V: Halves, out: Halves, right: bool, left: bool) -> None:
+        """Add the products of the tile at these rows and columns, which start at a panel, with each group of columns."""
+        from gramless._core.compiled.tile_loops import add_products
+
+        panels = slice(columns.start // self.lanes, -(-columns.stop // self.lanes))
+        for own, other, own_sums, other_sums in zip(*V, *out, strict=True):
+            add_products(tile, own[rows], other[panels], own_sums[rows], other_sums[panels], right, left)
 
 
 def _in_lines(A: np.ndarray) -> np.ndarray:
@@ -76,72 +123,29 @@ def _in_lines(A: np.ndarray) -> np.ndarray:
     return copy
 
 
-def _from_rows(rows: np.ndarray, n: int, k: int) -> np.ndarray:
-    return rows.transpose(1, 0, 2).reshape(rows.shape[1], -1)[:n, :k]
-
-
-def _from_panels(panels: np.ndarray, n: int, k: int) -> np.ndarray:
-    return panels.transpose(1, 3, 0, 2).reshape(panels.shape[1] * panels.shape[3], -1)[:n, :k]
-
-
-def compiled_sums(V: np.ndarray) -> Callable[[], NarrowSums | CompiledSums]:
-    """Return a factory of the sums of one thread for these columns."""
-    if V.shape[1] <= TUNING.max_narrow_columns:
-        return partial(NarrowSums, np.ascontiguousarray(V.T, np.float64), V.dtype)
-    return partial(CompiledSums, PaddedColumns(V))
-
-
-class NarrowSums:
-    """Part of `A V` of one thread for few columns, transposed and in float64, at the speed of reading the matrix."""
-
-    def __init__(self, V: np.ndarray, dtype: np.dtype):
-        self.V = V
-        self.dtype = dtype
-        self.sums = np.zeros_like(V)
-
-    def add(self, tile: Array, rows: slice, columns: slice) -> None:
-        """Add the products of a tile for both halves of the matrix."""
-        _add_narrow(xa.cast_numpy(tile), rows, columns, (self.V,) * 2, (self.sums,) * 2, True, rows != columns)
-
-    def total(self) -> np.ndarray:
-        """Return the sums in the shape of the right-hand side."""
-        return np.ascontiguousarray(self.sums.T, self.dtype)
-
-
-def _add_narrow(tile: np.ndarray, rows: slice, columns: slice, V: Halves, out: Halves, right: bool, left: bool) -> None:
-    """Call the compiled loop for the tile at these rows and columns of the matrix."""
-    from gramless._core.compiled.narrow_products import add_narrow
-
-    add_narrow(*xa.as_flat(tile), tile.shape, (rows.start, columns.start), *V, *out, right, left)
-
-
-def _add_wide(tile: np.ndarray, V: Halves, out: Halves, right: bool, left: bool) -> None:
-    """Call the compiled loop of each group of columns."""
-    from gramless._core.compiled.tile_loops import add_products
-
-    for rows, panels, row_sums, panel_sums in zip(*V, *out, strict=True):
-        add_products(tile, rows, panels, row_sums, panel_sums, right, left)
+def columns_for_loops(V: Array) -> NarrowColumns | PaddedColumns:
+    """Return the columns in the layout of the compiled loops for their number."""
+    return (NarrowColumns if V.shape[1] <= TUNING.max_narrow_columns else PaddedColumns)(xa.to_numpy(V))
 
 
 class CompiledSums:
     """Part of `A V` of one thread, by the compiled loops."""
 
-    def __init__(self, columns: PaddedColumns):
-        self.columns = columns
-        self.rows = np.zeros_like(columns.rows)
-        self.panels = np.zeros_like(columns.panels)
+    def __init__(self, V: NarrowColumns | PaddedColumns):
+        self.V = V
+        rows = np.zeros_like(V.rows)
+        self.sums = rows, rows if V.panels is V.rows else np.zeros_like(V.panels)
 
     def add(self, tile: Array, rows: slice, columns: slice) -> None:
-        """Add the products of a tile for both halves; `columns` starts at a panel."""
-        V = self.columns
-        panels = slice(columns.start // V.lanes, -(-columns.stop // V.lanes))
-        factors, sums = (V.rows[:, rows], V.panels[:, panels]), (self.rows[:, rows], self.panels[:, panels])
-        _add_wide(xa.cast_numpy(tile), factors, sums, True, rows != columns)
+        """Add the products of a tile for both halves of the matrix."""
+        factors = self.V.rows, self.V.panels
+        self.V.add(xa.cast_numpy(tile), rows, columns, factors, self.sums, True, rows != columns)
 
     def total(self) -> np.ndarray:
         """Return the sums in the shape of the right-hand side."""
-        total: np.ndarray = _from_panels(self.panels, *self.columns.shape) + _from_rows(self.rows, *self.columns.shape)
-        return total
+        (rows, panels), n = self.sums, self.V.shape[0]
+        total = self.V.from_rows(rows, n)
+        return total if rows is panels else self.V.from_panels(panels, n) + total
 
 
 class BlasSums:
@@ -172,39 +176,28 @@ def product(C: Array, W: Array, n_entries: int = 0) -> Array:
     if not compiles(C, W, n_entries):
         return xa.astype(C, np.float64) @ W
     # The row operand is not read, and the column result is not written.
-    if W.shape[1] <= TUNING.max_narrow_columns:
-        factors, sums = np.ascontiguousarray(xa.to_numpy(W).T), np.zeros((W.shape[1], len(C)))
-        columns = slice(0, C.shape[1])
-        _for_each_part(len(C), lambda i: _add_narrow(C[i], i, columns, (sums, factors), (sums, factors), True, False))
-        return np.ascontiguousarray(sums.T)
-    padded = PaddedColumns(xa.to_numpy(W))
-    out, panels = np.zeros((padded.groups, len(C), padded.width)), padded.panels
-    _for_each_part(len(C), lambda i: _add_wide(C[i], (out[:, i], panels), (out[:, i], panels), True, False))
-    return _from_rows(out, len(C), W.shape[1])
+    columns, m = columns_for_loops(W), slice(0, C.shape[1])
+    out = columns.zero_rows(len(C))
+    ends = out, columns.panels
+    _for_each_part(len(C), lambda rows: columns.add(C[rows], rows, m, ends, ends, True, False))
+    return columns.from_rows(out, len(C))
 
 
 def transposed_product(C: Array, V: Array, n_entries: int = 0) -> Array:
     """Return `C^T V` with `V` and the sums in float64."""
     if not compiles(C, V, n_entries):
         return xa.astype(C, np.float64).T @ V
-    if V.shape[1] <= TUNING.max_narrow_columns:
-        factors = np.ascontiguousarray(xa.to_numpy(V).T)
+    columns, m = columns_for_loops(V), C.shape[1]
 
-        def narrow(part: slice) -> np.ndarray:
-            out = np.zeros((V.shape[1], C.shape[1]))
-            _add_narrow(C[part], part, slice(0, C.shape[1]), (factors, out), (factors, out), False, True)
-            return out
+    def work(part: slice) -> np.ndarray:
+        ends = columns.rows, columns.zero_panels(m)
+        columns.add(C[part], part, slice(0, m), ends, ends, False, True)
+        return ends[1]
 
-        return np.ascontiguousarray(_sum(_for_each_part(len(C), narrow)).T)
-    padded = PaddedColumns(xa.to_numpy(V))
-    shape = (padded.groups, -(-C.shape[1] // padded.lanes), padded.width, padded.lanes)
-
-    def wide(part: slice) -> np.ndarray:
-        out, rows = np.zeros(shape), padded.rows[:, part]
-        _add_wide(C[part], (rows, out), (rows, out), False, True)
-        return out
-
-    return _from_panels(_sum(_for_each_part(len(C), wide)), C.shape[1], V.shape[1])
+    total, *others = _for_each_part(len(C), work)
+    for other in others:
+        total += other
+    return columns.from_panels(total, m)
 
 
 def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np.ndarray:
@@ -229,10 +222,3 @@ def _for_each_part(n: int, work: Callable[[slice], T]) -> list[T]:
     """Return `work(rows)` for equal parts of `n` rows, one in each thread."""
     parts = slices(n, -(-n // blas_threads()))
     return run_threads(lambda k: work(parts[k]), len(parts), blas=False)
-
-
-def _sum(arrays: Iterable[np.ndarray]) -> np.ndarray:
-    total, *others = arrays
-    for other in others:
-        total += other
-    return total

@@ -22,35 +22,34 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.operators.jitter import jittered_cholesky
-from gramless.linalg.solvers.base import NON_NEGATIVE, Status
+from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status
 from gramless.linalg.tuning import TUNING
 
-BLOCK_CONSTRAINTS: dict[str, Any] = {
-    "block_size": [POSITIVE_INTEGER],
-    "tol": [NON_NEGATIVE],
-    "max_iter": [POSITIVE_INTEGER],
-    "reuse_blocks": ["boolean"],
-}
-"""Parameter constraints of the solvers that work by blocks of rows."""
 
+class BlockSolver(Solver):
+    """Base class of the solvers that read one random block of rows in each iteration, until they converge."""
 
-def end_of_pass(tol: float, residual: float, change: float) -> Status | None:
-    """Return the status after a pass over all blocks, or None if the solver continues.
+    _parameter_constraints: dict[str, Any] = {
+        "block_size": [POSITIVE_INTEGER],
+        "tol": [NON_NEGATIVE],
+        "max_iter": [POSITIVE_INTEGER],
+        "reuse_blocks": ["boolean"],
+    }
+    requires = ("rows",)
 
-    A solution has converged if the residual agrees to `tol`, or if its relative `change` in the pass is at most `tol` and
-    the residual agrees to half of these digits. A small change at a larger residual means that the matrix is singular to the
-    precision in the remaining directions, where more passes do not help.
-    """
-    if residual <= tol or (change <= tol and residual <= tol**0.5):
-        return Status.CONVERGED
-    return Status.STAGNATED if change <= tol else None
+    def __init__(self, block_size: int = 2000, *, tol: float = 1e-4, max_iter: int = 200, reuse_blocks: bool = False):
+        self.block_size = block_size
+        self.tol = tol
+        self.max_iter = max_iter
+        self.reuse_blocks = reuse_blocks
 
 
 class BlockRows:
-    """An endless sequence of blocks of rows of an operator.
+    """An endless sequence of blocks of rows of an operator, with the progress of the solver in the current pass.
 
-    With `reuse`, every row belongs to the same block throughout; with `probabilities`, rows are drawn with replacement
-    instead of shuffled; `state` is the result of `state()` from which to continue.
+    With `reuse`, every row belongs to the same block throughout, and the factored Gram matrices of the blocks are cached;
+    with `probabilities`, rows are drawn with replacement instead of shuffled; `state` is the result of `state()` from which
+    to continue.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class BlockRows:
         *,
         reuse: bool = False,
         probabilities: np.ndarray | None = None,
-        state: dict[str, Any] | None = None,
+        state: State = None,
     ):
         self.op = op
         self.n = op.shape[0]
@@ -79,21 +78,26 @@ class BlockRows:
         self._position = self.n_blocks
         self._buffer: Array | None = None
         self._fetched: int | None = None
+        self._grams: dict[int, BlockGram] = {}
+        # Sums over the blocks of the pass: squared residuals divided by the number of blocks, and squared changes.
+        self._residual = self._change = 0.0
         if state:
             self._order, self._visits = np.asarray(state["order"]), np.asarray(state["visits"])
             self._position = int(state["position"])
+            self._residual, self._change = state.get("left", 0.0), state.get("moved", 0.0)
 
     def state(self) -> dict[str, Any]:
-        """Return the permutation and the position in it."""
-        return {"order": self._order, "visits": self._visits, "position": self._position}
+        """Return the permutation, the position in it, and the sums of the pass."""
+        sums = {"left": self._residual, "moved": self._change}
+        return {"order": self._order, "visits": self._visits, "position": self._position, **sums}
 
     @property
     def pass_ends(self) -> bool:
         """Whether the last block was the last one before the next shuffle."""
         return self._position == self.n_blocks
 
-    def next(self) -> tuple[int, np.ndarray, Array]:
-        """Return the number of the next block, its row indices, and the rows, which are valid until the next call."""
+    def next(self) -> tuple[np.ndarray, Array, BlockGram]:
+        """Return the row indices of the next block, the rows, which are valid until the next call, and their Gram matrix."""
         if self._position == self.n_blocks:
             self._shuffle()
         # A reused block must have the same bits each time, and these may depend on the rows computed with it.
@@ -106,7 +110,30 @@ class BlockRows:
         start = (self._position - first) * self.block_size
         self._position += 1
         assert self._buffer is not None
-        return number, self._block(number), self._buffer[start : start + self.block_size]
+        rows = self._buffer[start : start + self.block_size]
+        if not self.reuse:
+            return self._block(number), rows, BlockGram(rows)
+        if number not in self._grams:
+            # b^2 numbers for each block, in the precision of the data.
+            self._grams[number] = BlockGram(rows, xa.numpy_dtype(rows))
+        return self._block(number), rows, self._grams[number]
+
+    def end_block(self, residual: float, change: float, W: Array, tol: float) -> Status | None:
+        """Add a relative residual and the norm of a change of `W`; return the status if a pass ends and with it the solve.
+
+        A solution has converged if the residual of the pass agrees to `tol`, or if its relative change in the pass is at
+        most `tol` and the residual agrees to half of these digits. A small change at a larger residual means that the matrix
+        is singular to the precision in the remaining directions, where more passes do not help.
+        """
+        self._residual, self._change = self._residual + residual**2 / self.n_blocks, self._change + change**2
+        if not self.pass_ends:
+            return None
+        # The squared changes of a pass sum to the decrease of the squared distance to the solution.
+        residual, change = self._residual**0.5, self._change**0.5 / (xa.norm(W) or 1.0)
+        self._residual = self._change = 0.0
+        if residual <= tol or (change <= tol and residual <= tol**0.5):
+            return Status.CONVERGED
+        return Status.STAGNATED if change <= tol else None
 
     def _block(self, number: int) -> np.ndarray:
         assert self._order is not None
@@ -130,32 +157,6 @@ class BlockRows:
             self.op.rows(idx, out=self._buffer[: len(idx)])
         else:
             self._buffer = self.op.rows(idx)
-
-
-class PassProgress:
-    """Residual and change of the solution, summed over the blocks of a pass."""
-
-    def __init__(self, residual: float = 0.0, change: float = 0.0):
-        self.residual, self.change = residual, change
-
-    def add(self, blocks: BlockRows, residual: float, change: float, W: Array, tol: float) -> Status | None:
-        """Add a block, and return the status if it ends the pass and the solve."""
-        self.residual, self.change = self.residual + residual**2 / blocks.n_blocks, self.change + change**2
-        if not blocks.pass_ends:
-            return None
-        # The squared changes of a pass sum to the decrease of the squared distance to the solution.
-        status = end_of_pass(tol, self.residual**0.5, self.change**0.5 / (xa.norm(W) or 1.0))
-        self.residual = self.change = 0.0
-        return status
-
-    def state(self) -> dict[str, float]:
-        """Return the sums."""
-        return {"left": self.residual, "moved": self.change}
-
-    @classmethod
-    def of(cls, state: dict[str, Any] | None) -> PassProgress:
-        """Return the sums of an earlier state, or zero."""
-        return cls(state["left"], state["moved"]) if state else cls()
 
 
 class BlockGram:
@@ -184,22 +185,6 @@ class BlockGram:
         dtype = xa.numpy_dtype(self._factor)
         scale = xa.astype(self._scale, dtype)[:, None]
         return xa.astype(scale * xa.cholesky_solve(self._factor, scale * xa.astype(B, dtype)), xa.numpy_dtype(B))
-
-
-class BlockGrams:
-    """The factors of all blocks, cached if blocks recur: b^2 numbers for each block, in the precision of the data."""
-
-    def __init__(self, cache: bool):
-        self.cache = cache
-        self._factors: dict[int, BlockGram] = {}
-
-    def of(self, number: int, A: Array) -> BlockGram:
-        """Return the factor of block `number`, whose rows are `A`."""
-        if not self.cache:
-            return BlockGram(A)
-        if number not in self._factors:
-            self._factors[number] = BlockGram(A, xa.numpy_dtype(A))
-        return self._factors[number]
 
 
 def column_dots(A: Array, B: Array) -> Array:

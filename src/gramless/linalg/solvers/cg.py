@@ -8,7 +8,8 @@ so k right-hand sides share one subspace and one product with `A`: O(n^2 k) for 
 on a streamed one. Orthonormal directions, and a pseudo-inverse of the small `P^T Q` in float64, keep the recurrence stable
 if columns have converged or are linearly dependent (O'Leary 1980; Dubrulle 2001). The residual of the recurrence drifts from
 the true one in float32: when it meets the tolerance, the true residual is computed, and the iteration restarts from there if
-that one does not.
+that one does not. With a `convergence_test`, an estimate of the drift from a sample of rows replaces the true residual: a
+product with the matrix would take a quarter of the time of a solve that needs three iterations.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE, POSITIVE_INTEGER
 from gramless._core.threads import one_blas_thread
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, Status, Step
+from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status, Step
 from gramless.linalg.tuning import TUNING
 
 
@@ -83,9 +84,7 @@ class CG(Solver):
         self.preconditioner = preconditioner
         self.convergence_test = convergence_test
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         z_norm = xa.norm(Z) or 1.0
         if state:
             R, P, best_true, stalled = state["R"], state["P"], state["best_true"], state["stalled"]
@@ -115,7 +114,13 @@ class CG(Solver):
             if lost:
                 W = best
             accurate = not lost and self.convergence_test is not None and self.convergence_test(W, R)
-            if residual <= self.tol or lost or accurate:
+            at_tol = not lost and residual <= self.tol
+            trusted_drift = (TUNING.trusted_residual_factor - 1) * xa.norm(R)
+            sampled = self.convergence_test is not None and (accurate or at_tol)
+            if sampled and _drift(op, Z, W, R, rng) <= trusted_drift:
+                yield Step(W, residual, status=Status.CONVERGED if at_tol else Status.PREDICTIONS_CONVERGED)
+                return
+            if at_tol or lost or accurate:
                 of_recurrence = residual
                 R = Z - op @ W
                 residual = xa.norm(R) / z_norm
@@ -143,6 +148,16 @@ class CG(Solver):
 
     def _precondition(self, R: Array) -> Array:
         return R + 0 if self.preconditioner is None else self.preconditioner @ R
+
+
+def _drift(op: Operator, Z: Array, W: Array, R: Array, rng: np.random.RandomState) -> float:
+    """Return the estimated norm of `Z - A W - R`, from a sample of rows; infinity if `op` has no product of single rows."""
+    n = op.shape[0]
+    if "rows_times" not in op.capabilities:
+        return np.inf
+    rows = np.sort(rng.permutation(n)[: TUNING.verified_rows])
+    difference = xa.take_rows(Z - R, rows) - op.rows_times(rows, W)
+    return float(xa.norm(difference) * np.sqrt(n / len(rows)))
 
 
 def _double(x: Array) -> np.ndarray:

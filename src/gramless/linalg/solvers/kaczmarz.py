@@ -12,7 +12,6 @@ References: Strohmer and Vershynin 2009; Andrecut 2016, eqs. (31)-(47).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
@@ -21,12 +20,12 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import Solver, Step
-from gramless.linalg.solvers.block_rows import BLOCK_CONSTRAINTS, BlockGrams, BlockRows, PassProgress, column_dots
+from gramless.linalg.solvers.base import State, Step
+from gramless.linalg.solvers.block_rows import BlockRows, BlockSolver, column_dots
 from gramless.linalg.tuning import TUNING
 
 
-class Kaczmarz(Solver):
+class Kaczmarz(BlockSolver):
     """Randomised Kaczmarz projections, by blocks or by single rows.
 
     Parameters
@@ -60,8 +59,7 @@ class Kaczmarz(Solver):
     Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, eqs. (31)-(47).
     """
 
-    _parameter_constraints = {**BLOCK_CONSTRAINTS, "sampling": [StrOptions({"uniform", "norm"})]}
-    requires = ("rows",)
+    _parameter_constraints = {**BlockSolver._parameter_constraints, "sampling": [StrOptions({"uniform", "norm"})]}
 
     def __init__(
         self,
@@ -72,24 +70,16 @@ class Kaczmarz(Solver):
         max_iter: int = 200,
         reuse_blocks: bool = False,
     ):
-        self.block_size = block_size
+        super().__init__(block_size, tol=tol, max_iter=max_iter, reuse_blocks=reuse_blocks)
         self.sampling = sampling
-        self.tol = tol
-        self.max_iter = max_iter
-        self.reuse_blocks = reuse_blocks
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         blocks = BlockRows(
             op, self.block_size, rng, reuse=self.reuse_blocks, probabilities=self._probabilities(op), state=state
         )
-        grams = BlockGrams(self.reuse_blocks)
         xp, z_norm = xa.namespace(W), xa.norm(Z) or 1.0
-        progress = PassProgress.of(state)
         while True:
-            number, idx, A = blocks.next()
-            gram = grams.of(number, A)
+            idx, A, gram = blocks.next()
             R = xa.take_rows(Z, idx) - A @ W
             Y = gram.solve(R)
             D = A.T @ Y
@@ -101,12 +91,12 @@ class Kaczmarz(Solver):
             # R is the residual before the update: an estimate without the cost of a pass.
             residual = xa.norm(R) / z_norm * float(np.sqrt(op.shape[0] / len(idx)))
             change = xa.norm(step)
-            status = progress.add(blocks, residual, change, W, self.tol)
+            status = blocks.end_block(residual, change, W, self.tol)
             yield Step(
                 W,
                 residual,
                 status=status,
-                state={**blocks.state(), **progress.state()},
+                state=blocks.state(),
                 info={"change": change / (xa.norm(W) or 1.0), "jitter": gram.jitter},
             )
 

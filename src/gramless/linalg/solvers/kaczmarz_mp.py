@@ -15,18 +15,17 @@ Reference: Andrecut 2016, section 3.4.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import Solver, Step
-from gramless.linalg.solvers.block_rows import BLOCK_CONSTRAINTS, BlockGrams, BlockRows, PassProgress
+from gramless.linalg.solvers.base import State, Step
+from gramless.linalg.solvers.block_rows import BlockRows, BlockSolver
 
 
-class KaczmarzMP(Solver):
+class KaczmarzMP(BlockSolver):
     """Hybrid of randomised block Kaczmarz and matching pursuit, for symmetric matrices.
 
     Parameters
@@ -47,29 +46,15 @@ class KaczmarzMP(Solver):
     Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, section 3.4.
     """
 
-    _parameter_constraints = BLOCK_CONSTRAINTS
-    requires = ("rows",)
-
-    def __init__(self, block_size: int = 2000, *, tol: float = 1e-4, max_iter: int = 200, reuse_blocks: bool = False):
-        self.block_size = block_size
-        self.tol = tol
-        self.max_iter = max_iter
-        self.reuse_blocks = reuse_blocks
-
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         blocks = BlockRows(op, self.block_size, rng, reuse=self.reuse_blocks, state=state)
-        grams = BlockGrams(self.reuse_blocks)
         z_norm = xa.norm(Z) or 1.0
-        progress = PassProgress.of(state)
         if state:
             R = state["R"]
         else:
             R = Z - op @ W if xa.norm(W) else Z + 0
         while True:
-            number, idx, A = blocks.next()
-            gram = grams.of(number, A)
+            idx, A, gram = blocks.next()
             before = W
             block_residual = xa.take_rows(Z, idx) - A @ W
             # Both right-hand sides together: each product reads the block from memory once.
@@ -81,12 +66,12 @@ class KaczmarzMP(Solver):
             R = R - moves[:, k:]
             residual = xa.norm(block_residual) / z_norm * float(np.sqrt(op.shape[0] / len(idx)))
             change = xa.norm(W - before)
-            status = progress.add(blocks, residual, change, W, self.tol)
+            status = blocks.end_block(residual, change, W, self.tol)
             yield Step(
                 W,
                 residual,
                 status=status,
-                state={**blocks.state(), **progress.state(), "R": R},
+                state={**blocks.state(), "R": R},
                 info={
                     "change": change / (xa.norm(W) or 1.0),
                     "pursuit_residual": xa.norm(R) / z_norm,

@@ -30,12 +30,12 @@ from sklearn.utils._param_validation import Interval
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import Solver, Status, Step
-from gramless.linalg.solvers.block_rows import BLOCK_CONSTRAINTS, BlockGrams, BlockRows, column_dots, end_of_pass
+from gramless.linalg.solvers.base import State, Status, Step
+from gramless.linalg.solvers.block_rows import BlockRows, BlockSolver, column_dots
 from gramless.linalg.tuning import TUNING
 
 
-class MatchingPursuit(Solver):
+class MatchingPursuit(BlockSolver):
     """Randomised block matching pursuit, for symmetric matrices.
 
     Parameters
@@ -68,8 +68,10 @@ class MatchingPursuit(Solver):
     Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, eqs. (56)-(60).
     """
 
-    _parameter_constraints = {**BLOCK_CONSTRAINTS, "momentum": [Interval(Integral, 0, None, closed="left")]}
-    requires = ("rows",)
+    _parameter_constraints = {
+        **BlockSolver._parameter_constraints,
+        "momentum": [Interval(Integral, 0, None, closed="left")],
+    }
 
     def __init__(
         self,
@@ -80,26 +82,20 @@ class MatchingPursuit(Solver):
         reuse_blocks: bool = False,
         momentum: int = 0,
     ):
-        self.block_size = block_size
-        self.tol = tol
-        self.max_iter = max_iter
-        self.reuse_blocks = reuse_blocks
+        super().__init__(block_size, tol=tol, max_iter=max_iter, reuse_blocks=reuse_blocks)
         self.momentum = momentum
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         blocks = BlockRows(op, self.block_size, rng, reuse=self.reuse_blocks, state=state)
-        grams, directions = BlockGrams(self.reuse_blocks), Directions(self.momentum, state)
+        directions = Directions(self.momentum, state)
         z_norm = xa.norm(Z) or 1.0
         if state:
-            R, moved, best_true, stalled = state["R"], state["moved"], state["best_true"], state["stalled"]
+            R, best_true, stalled = state["R"], state["best_true"], state["stalled"]
         else:
             R = Z - op @ W if xa.norm(W) else Z + 0
-            moved, best_true, stalled = 0.0, np.inf, 0
+            best_true, stalled = np.inf, 0
         while stalled < TUNING.stalled_restarts:
-            number, idx, A = blocks.next()
-            gram = grams.of(number, A)
+            idx, A, gram = blocks.next()
             Q = gram.solve(A @ R)
             coefficients = xa.zeros(tuple(W.shape), W)
             coefficients[xa.indices(idx, W)] = Q
@@ -111,7 +107,6 @@ class MatchingPursuit(Solver):
             change = change * length
             W = W + change
             residual, size = xa.norm(R) / z_norm, xa.norm(change)
-            moved += size**2
             status = None
             if residual <= self.tol:
                 # The recurrence drifts in float32: the true residual decides, and the next step starts from it.
@@ -121,14 +116,12 @@ class MatchingPursuit(Solver):
                 status = Status.CONVERGED if residual <= self.tol else None
                 stalled = stalled + 1 if residual > 0.5 * best_true else 0
                 best_true = min(best_true, residual)
-            if blocks.pass_ends:
-                status = status or end_of_pass(self.tol, residual, moved**0.5 / (xa.norm(W) or 1.0))
-                moved = 0.0
-            numbers = {"moved": moved, "best_true": float(best_true), "stalled": stalled}
+            ended = blocks.end_block(residual, size, W, self.tol)
+            numbers = {"best_true": float(best_true), "stalled": stalled}
             yield Step(
                 W,
                 residual,
-                status=status,
+                status=status or ended,
                 state={**blocks.state(), **directions.state(), **numbers, "R": R},
                 info={"change": size / (xa.norm(W) or 1.0), "jitter": gram.jitter},
             )
@@ -137,7 +130,7 @@ class MatchingPursuit(Solver):
 class Directions:
     """The last `limit` directions of a solver, orthonormal column by column; `state` continues an earlier `state()`."""
 
-    def __init__(self, limit: int, state: dict[str, Any] | None = None):
+    def __init__(self, limit: int, state: State = None):
         self.limit = int(limit)
         self._past: list[tuple[Array, Array]] = []
         while state and f"direction_{len(self._past)}" in state:

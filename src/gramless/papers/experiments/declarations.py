@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from gramless.papers.datasets import Dataset
+from gramless.papers.datasets import Dataset, with_inherited
 from gramless.papers.datasets import load as load_dataset
 from gramless.papers.experiments import measures
 from gramless.papers.experiments.measures import Measure
@@ -197,7 +197,7 @@ class Spec:
         return f"{self.data_label}: {self.title[:1].lower() + self.title[1:]}" if self.data_label else self.title
 
     def quick_form(self) -> Spec:
-        """Return the form of a few seconds on data that need no file, without the paper's values and our finding."""
+        """Return the quick form: it takes a few seconds and needs no data file, values of the paper or finding."""
         if self.quick is None:
             raise ValueError(f"{self.paper}/{self.name} has no quick form")
         defaults = {"data": "digits", "data_label": QUICK_DATA, "references": (), "finding": "", "quick": {}}
@@ -362,7 +362,7 @@ def _read_specs(paper: str) -> tuple[Spec, ...]:
             paper,
             name,
             references=tuple(_printed_values(paper, name)),
-            **_fields({**declared.get(own.get("like"), {}), **own}, functions),
+            **_fields(with_inherited(own, declared), functions),
         )
         for name, own in declared.items()
     )
@@ -380,7 +380,7 @@ def _printed_values(paper: str, experiment: str) -> Iterator[Reference]:
 
 def _fields(declared: Mapping[str, Any], functions: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a `Spec`, or of its quick form, from a table of the file."""
-    fields: dict[str, Any] = {key: value for key, value in declared.items() if key != "like"}
+    fields = dict(declared)
     for key in {"features", "estimator", "extras", "pictures"} & fields.keys():
         fields[key] = functions[fields[key]]
     if "data" in fields:
@@ -417,7 +417,7 @@ def _read_functions(declared: Mapping[str, Any], module: Mapping[str, Any]) -> d
     """Return the functions of `[functions]` by name; `module` has the functions of `<paper>.py`."""
     functions = {}
     for name, own in declared.items():
-        settings = _with_inherited(own, declared)
+        settings = _settings(own, declared)
         if "function" in settings:
             function = module[settings.pop("function")]
         else:
@@ -428,14 +428,15 @@ def _read_functions(declared: Mapping[str, Any], module: Mapping[str, Any]) -> d
     return functions
 
 
-def _with_inherited(own: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an entry together with those of the entry `like`, tuples instead of lists."""
-    inherited = _with_inherited(declared[own["like"]], declared) if "like" in own else {}
-    for key, value in own.items():
+def _settings(own: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of an entry and of the entries in it, with inherited ones, and tuples instead of lists."""
+    settings = with_inherited(own, declared)
+    for key, value in settings.items():
         if isinstance(value, dict):
-            value = _with_inherited(value, declared)
-        inherited[key] = tuple(value) if isinstance(value, list) else value
-    return {key: value for key, value in inherited.items() if key != "like"}
+            settings[key] = _settings(value, declared)
+        elif isinstance(value, list):
+            settings[key] = tuple(value)
+    return settings
 
 
 def build(params: Params, seed: int, **settings: Any) -> Any:
@@ -470,13 +471,7 @@ def load_data(
     1 for the class `positive` and 0 for others; `only` some classes remain; `sample` training rows are drawn; test rows are
     discarded (`discard_test`); all rows are split again with `test_rows` test rows, or a quarter if there are none.
     """
-    if bundled:
-        import sklearn.datasets  # the import takes 0.1 s
-
-        x, y = getattr(sklearn.datasets, f"load_{bundled}")(return_X_y=True)
-        data = Dataset.unsplit(x, y, name=bundled.replace("_", " "))
-    else:
-        data = load_dataset(load, seed=seed)
+    data = Dataset.bundled(bundled) if bundled else load_dataset(load, seed=seed)
     if divide is not None:
         data = _transformed(data, lambda x: x / np.float32(divide) + np.float32(add))
     if unit_length:

@@ -23,6 +23,8 @@ from sklearn.pipeline import Pipeline
 
 from gramless._core import arrays as xa
 from gramless._core.memory import free_memory
+from gramless._core.targets.columns import scores_to_labels
+from gramless.linalg.operators import evaluate
 from gramless.papers.datasets import Dataset
 from gramless.papers.experiments.declarations import Gallery, Params, Spec
 from gramless.papers.experiments.environment import environment, peak_mb, reset_peak
@@ -33,8 +35,6 @@ Notify = Callable[[str, Mapping[str, Any]], None]
 MAX_CONFUSION_CLASSES = 30
 # 10,000 test rows against 60,000 training rows in float32 are 2.4 GB.
 MAX_BLOCK_BYTES = 3_000_000_000
-# Rows of the block computed at a time, so that the kernel's temporary arrays stay small.
-BLOCK_ROWS = 500
 # Seconds between two progress notifications.
 NOTIFY_INTERVAL = 0.1
 
@@ -134,8 +134,8 @@ class FitMonitor:
     """Callback of an estimator that reports progress and measures the test error every `every` iterations (0: never).
 
     An expansion f(x) = sum a_i K(x, b_i) + bias keeps its points while its coefficients change. The kernel block between
-    test rows and points is therefore computed once, and each measurement costs one matrix product. If the block does not
-    fit into memory, `predict` is called instead. `seconds` and `cpu_seconds` are the time spent here, not part of the fit.
+    test rows and points is therefore computed once, and each measurement costs one matrix product. `seconds` and
+    `cpu_seconds` are the time spent here, which is not part of the fit.
     """
 
     def __init__(self, notify: Notify, x_test: Any, y_test: np.ndarray, *, every: int):
@@ -156,10 +156,7 @@ class FitMonitor:
         started, started_cpu = time.perf_counter(), time.process_time()
         n_iter = int(record["n_iter"])
         if self.every and n_iter % self.every == 0:
-            predicted = self._predict_by_block(estimator)
-            if predicted is None:
-                predicted = estimator.predict(self.x_test)
-            self.errors[n_iter] = 100 * (1 - accuracy_score(self.y_test, predicted))
+            self.errors[n_iter] = 100 * (1 - accuracy_score(self.y_test, self._predict(estimator)))
         if time.monotonic() - self._last_notified > NOTIFY_INTERVAL:
             self._last_notified = time.monotonic()
             error = next(reversed(self.errors.values()), None)
@@ -179,31 +176,23 @@ class FitMonitor:
             rows.setdefault(n_iter, {"n_iter": n_iter})["error"] = error
         return [rows[n_iter] for n_iter in sorted(rows)]
 
-    def _predict_by_block(self, estimator: Any) -> np.ndarray | None:
+    def _predict(self, estimator: Any) -> np.ndarray:
+        """Return the predictions for the test rows, for an expansion by its cached kernel block if that fits into memory."""
         points = getattr(estimator, "points_", None)
         if not isinstance(points, np.ndarray) or not isinstance(self.x_test, np.ndarray):
-            return None
+            return estimator.predict(self.x_test)
         device = estimator.device_
         if self._block is None or self._block_points is not points:
             n_bytes = len(self.x_test) * len(points) * points.dtype.itemsize
             if n_bytes > min(MAX_BLOCK_BYTES, free_memory(device) // 4):
-                return None
+                return estimator.predict(self.x_test)
             self.peak_before_block_mb = max(self.peak_before_block_mb, peak_mb())
-            self._block, self._block_points = self._compute_block(estimator.kernel_, points, device), points
-            self.block_mb = n_bytes / 1e6 if device == "cpu" else 0.0
+            rows = xa.to_device(self.x_test.astype(points.dtype, copy=False), device)
+            self._block = evaluate(estimator.kernel_, rows, xa.to_device(points, device))
+            self._block_points, self.block_mb = points, n_bytes / 1e6 if device == "cpu" else 0.0
         coef = np.asarray(estimator.dual_coef_).reshape(len(points), -1)
         scores = xa.to_numpy(self._block @ xa.to_device(coef, device)) + np.asarray(estimator.intercept_)
-        winner = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(axis=1)
-        return estimator.classes_[np.asarray(winner, dtype=int)]
-
-    def _compute_block(self, kernel: Any, points: np.ndarray, device: str) -> Any:
-        """Return the kernel between the test rows and the points, on the device of the fit."""
-        on_device = xa.to_device(points, device)
-        block = xa.zeros((len(self.x_test), len(points)), on_device)
-        for start in range(0, len(self.x_test), BLOCK_ROWS):
-            rows = slice(start, start + BLOCK_ROWS)
-            block[rows] = kernel(xa.to_device(self.x_test[rows].astype(points.dtype, copy=False), device), on_device)
-        return block
+        return scores_to_labels(estimator.classes_, scores)
 
 
 def _mistakes(spec: Spec, original: Dataset, predicted: np.ndarray) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +25,6 @@ _MOST_MARKERS = 14  # largest number of markers on a line; more markers would hi
 _MOST_LEVELS = 3  # largest number of values of the paper that are drawn as horizontal lines
 _FEWEST_POINTS = 3  # shorter lines are easier to read in the table
 _COLOURS = 8
-# Margins in pixels; the left one grows with the numbers of the axis.
-_RIGHT, _TOP, _BOTTOM = 14, 14, 46
 
 
 @dataclass(frozen=True)
@@ -42,103 +40,92 @@ class ChartLine:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Content of a line chart: lines, values of the paper for the whole chart, and values of the paper at one x.
-
-    The y axis of a percentage stays between 0 and 100.
-    """
+    """Content of a line chart: lines, values of the paper for the whole chart, and values of the paper at one x."""
 
     view: Curve
+    lines: Sequence[ChartLine]
     levels: Sequence[Reference] = ()
-    lines: list[ChartLine] = field(default_factory=list)
-    paper_points: list[tuple[float, float, int]] = field(default_factory=list)
-
-    @property
-    def x_label(self) -> str:
-        """Return the name of the x axis."""
-        return "seconds" if self.view.x == "seconds" else label(self.view.x)
-
-    @property
-    def percent(self) -> bool:
-        """Return True if y is a percentage."""
-        return self.view.y in PERCENTAGES
-
-    def band(self, line: ChartLine) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and the upper border of the band around a line."""
-        middle, spread = np.asarray(line.y, dtype=float), np.asarray(line.spread, dtype=float)
-        limits = (0.0, 100.0) if self.percent else (-np.inf, np.inf)
-        return np.clip(middle - spread, *limits), np.clip(middle + spread, *limits)
+    paper_points: Sequence[tuple[float, float, int]] = ()
 
 
 def figures(view: Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str, Any]]:
     """Return a figure for each value of the facet of a view; none if no line has enough points."""
-    facets = {"": list(records)}
-    if view.facet is not None:
-        facets = group_by(records, lambda record: name_of(record["params"], (view.facet or "",)))
-    x_name = None if isinstance(view, History) else view.x
+    facets = group_by(records, lambda record: name_of(record["params"], (view.facet,)) if view.facet else "")
     varied = varying_among([record["params"] for record in records])
-    series = view.series or tuple(key for key in varied if key not in (view.facet, x_name))
+    series = view.series or tuple(key for key in varied if key not in (view.facet, view.x))
     names = dict.fromkeys(name_of(record["params"], series) for record in records)
     colours = {name: number % _COLOURS for number, name in enumerate(names)}
     title = view.title or f"{_short(view.y)} against {_short(view.x)}"
     found = []
     for facet, group in facets.items():
-        printed = [r for r in spec.references if r.metric == view.y and any(r.matches(one["params"]) for one in group)]
-        levels = {(r.value, r.where): r for r in printed if view.x not in r.params}
-        chart = LineChart(view, list(levels.values())[:_MOST_LEVELS])
-        if isinstance(view, History):
-            _add_fits(chart, group, series, colours)
-        else:
-            _add_means(chart, group, series, colours, [r for r in printed if view.x in r.params])
-        if any(len(line.x) >= _FEWEST_POINTS for line in chart.lines):
-            heading = f"{title[:1].upper()}{title[1:]}" + (f": {facet}" if facet else "")
-            found.append({"shows": "figure", "title": heading, "chart": draw(chart, heading), "legend": legend(chart)})
+        lines = (_lines_of_fits if isinstance(view, History) else _lines_of_means)(view, group, series, colours)
+        if all(len(line.x) < _FEWEST_POINTS for line in lines):
+            continue
+        printed = [
+            (point.params, value)
+            for point in points(group)
+            for value in spec.references
+            if value.metric == view.y and value.matches(point.params)
+        ]
+        levels = {(value.value, value.where): value for _, value in printed if view.x not in value.params}
+        at_x = [(p[view.x], value.value, colours[name_of(p, series)]) for p, value in printed if view.x in value.params]
+        chart = LineChart(view, lines, list(levels.values())[:_MOST_LEVELS], at_x)
+        heading = f"{title[:1].upper()}{title[1:]}" + (f": {facet}" if facet else "")
+        found.append({"shows": "figure", "title": heading, "chart": draw(chart, heading), "legend": legend(chart)})
     return found
 
 
-def _add_fits(chart: LineChart, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]) -> None:
-    """Add one line per fit; the fits of a setting have the same colour."""
-    x, y = chart.view.x, chart.view.y
+def _lines_of_fits(
+    view: Curve, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
+) -> list[ChartLine]:
+    """Return one line per fit; the fits of a setting have the same colour."""
+    found = []
     for record in records:
-        rows = [row for row in record["history"] if _is_number(row.get(x)) and _is_number(row.get(y))]
+        rows = [(row[view.x], row[view.y]) for row in record["history"] if _has_numbers(row, view.x, view.y)]
         if rows:
             name = name_of(record["params"], series)
-            chart.lines.append(ChartLine(name, [row[x] for row in rows], [row[y] for row in rows], (), colours[name]))
+            x, y = zip(*rows, strict=True)
+            found.append(ChartLine(name, x, y, (), colours[name]))
+    return found
 
 
-def _add_means(
-    chart: LineChart,
-    records: Sequence[Record],
-    series: Sequence[str],
-    colours: Mapping[str, int],
-    printed: Sequence[Reference],
-) -> None:
-    """Add the mean and standard deviation over the seeds against a parameter, and the printed values."""
-    x, y = chart.view.x, chart.view.y
-    known = [point for point in points(records) if _is_number(point.params.get(x)) and point.values(y)]
+def _lines_of_means(
+    view: Curve, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
+) -> list[ChartLine]:
+    """Return lines of the mean and the standard deviation over the seeds against a parameter."""
+    known = [point for point in points(records) if _has_numbers(point.params, view.x) and point.values(view.y)]
+    found = []
     for name, members in group_by(known, lambda point: name_of(point.params, series)).items():
-        members.sort(key=lambda point: point.params[x])
-        means, spreads = zip(*((point.mean(y), point.spread(y) or 0.0) for point in members), strict=True)
-        chart.lines.append(ChartLine(name, [point.params[x] for point in members], means, spreads, colours[name]))
-        for point in members:
-            matching = [r for r in printed if r.matches(point.params)]
-            chart.paper_points.extend((point.params[x], r.value, colours[name]) for r in matching)
+        rows = sorted((point.params[view.x], point.mean(view.y), point.spread(view.y) or 0.0) for point in members)
+        x, y, spread = zip(*rows, strict=True)
+        found.append(ChartLine(name, x, y, spread, colours[name]))
+    return found
 
 
 def draw(chart: LineChart, title: str = "") -> str:
     """Return the chart as an SVG element."""
-    axes = new_axes(*_SIZE)
-    floor = _set_limits(axes, chart)
+    axes, view = new_axes(*_SIZE), chart.view
+    x_label = "seconds" if view.x == "seconds" else label(view.x)
+    if view.log_x:
+        axes.set_xscale("log")
+    floor = -math.inf
+    if view.log_y:  # smaller values, which a logarithmic axis cannot show, are drawn at the smallest positive value
+        values = [y for line in chart.lines for y in (*line.y, *np.subtract(line.y, line.spread or 0.0))]
+        floor = min((y for y in values if y > 0), default=-math.inf)
+    if floor > 0:
+        axes.set_yscale("log")
+    lowest, highest = (max(0.0, floor), 100.0) if view.y in PERCENTAGES else (floor, math.inf)
     for level in chart.levels:
         if level.spread:
-            low = max(level.value - level.spread, axes.get_ylim()[0])
-            axes.axhspan(low, level.value + level.spread, color=COLOURS["says"], alpha=0.12, linewidth=0)
+            low, high = np.clip((level.value - level.spread, level.value + level.spread), lowest, highest)
+            axes.axhspan(low, high, color=COLOURS["says"], alpha=0.12, linewidth=0)
         axes.axhline(level.value, color=COLOURS["says"], linewidth=1.6, dashes=(4, 2.5))
     tooltips: dict[str, list[str]] = {}
     for k, line in enumerate(chart.lines):
         y, colour = np.maximum(line.y, floor), COLOURS[f"c{line.colour}"]
         if any(line.spread):
-            lower, upper = chart.band(line)
-            axes.fill_between(line.x, np.maximum(lower, floor), upper, color=colour, alpha=0.14, linewidth=0)
+            lower, upper = (np.clip(np.add(line.y, sign * np.array(line.spread)), lowest, highest) for sign in (-1, 1))
+            axes.fill_between(line.x, lower, upper, color=colour, alpha=0.14, linewidth=0)
         if len(line.x) > 2:  # a line through two points would suggest values between them
             axes.plot(line.x, y, color=colour, linewidth=2 if len(line.x) <= _MOST_MARKERS else 1.2, gid=f"line-{k}")
             tooltips[f"line-{k}"] = [line.name or "line"]
@@ -150,8 +137,17 @@ def draw(chart: LineChart, title: str = "") -> str:
     for x, y, colour_number in chart.paper_points:
         edge = COLOURS[f"c{colour_number}"]
         axes.plot(x, max(y, floor), "D", ms=7.8, mfc=COLOURS["card"], mec=edge, mew=2)
-    _set_layout(axes, chart)
-    about = f"{title}: {label(chart.view.y)} against {chart.x_label}".removeprefix(": ")
+    axes.margins(x=0.03, y=0.06)
+    is_positive = axes.dataLim.y0 >= 0
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, 0.0) if is_positive else low, min(high, highest))
+    _set_ticks(axes)
+    named: dict[str, Any] = {"size": 12, "color": COLOURS["ink"], "parse_math": False}
+    axes.set_xlabel(x_label, **named)
+    axes.set_ylabel(label(view.y), **named)
+    figure: Any = axes.figure
+    figure.tight_layout(pad=0.8)
+    about = f"{title}: {label(view.y)} against {x_label}".removeprefix(": ")
     return to_svg(axes, about, "chart", tooltips)
 
 
@@ -168,48 +164,14 @@ def legend(chart: LineChart) -> list[dict[str, str]]:
     return entries
 
 
-def _set_limits(axes: Axes, chart: LineChart) -> float:
-    """Set the scales and limits of the axes; return the lowest y that can be drawn."""
-    xs = [x for line in chart.lines for x in line.x] + [x for x, _, _ in chart.paper_points]
-    ys = [level.value for level in chart.levels] + [y for _, y, _ in chart.paper_points]
-    for line in chart.lines:
-        ys += [*line.y, *(y for bound in chart.band(line) for y in bound)] if any(line.spread) else line.y
-    positive = [y for y in ys if y > 0]
-    if chart.view.log_x:
-        axes.set_xscale("log")
-    floor = -math.inf
-    if chart.view.log_y and positive:
-        axes.set_yscale("log")
-        floor = min(positive)
-    axes.margins(x=0.03, y=0.06)
-    axes.update_datalim([(x, max(y, floor)) for x in (min(xs), max(xs)) for y in (min(ys), max(ys))])
-    axes.autoscale_view()
-    low, high = axes.get_ylim()
-    if axes.get_yscale() == "linear" and min(ys) >= 0:
-        low = max(low, 0.0)
-    axes.set_ylim(low, min(high, 100.0) if chart.percent else high)
-    axes.autoscale(False)
-    return floor
-
-
-def _set_layout(axes: Axes, chart: LineChart) -> None:
-    """Set the ticks, the margins and the names of the axes."""
+def _set_ticks(axes: Axes) -> None:
+    """Set round ticks on both axes."""
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    width, height = _SIZE
     for axis, most in ((axes.xaxis, 7), (axes.yaxis, 5)):
         axis.set_major_locator(_locator(axis.get_scale(), *axis.get_view_interval(), most))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(float(f"{value:.12g}"))))
-    low, high = axes.get_ylim()
-    longest = max((len(plain_number(float(tick))) for tick in axes.get_yticks() if low <= tick <= high), default=1)
-    left = max(62, 32 + 7 * longest)
-    end, base = width - _RIGHT, height - _BOTTOM
-    axes.set_position((left / width, _BOTTOM / height, (end - left) / width, (base - _TOP) / height))
-    named: dict[str, Any] = {"ha": "center", "size": 12, "color": COLOURS["ink"], "parse_math": False}
-    axes.figure.text((left + end) / 2 / width, 8 / height, chart.x_label, **named)
-    middle = (_BOTTOM + (base - _TOP) / 2) / height
-    axes.figure.text(16 / width, middle, label(chart.view.y), rotation=90, rotation_mode="anchor", **named)
 
 
 def _locator(scale: str, low: float, high: float, most: int) -> Any:
@@ -222,8 +184,8 @@ def _locator(scale: str, low: float, high: float, most: int) -> Any:
     return LogLocator(subs=(1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.5 else (1.0, 2.0, 5.0), numticks=7)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _has_numbers(values: Mapping[str, Any], *keys: str) -> bool:
+    return all(isinstance(values.get(key), int | float) and not isinstance(values[key], bool) for key in keys)
 
 
 def _short(key: str) -> str:
