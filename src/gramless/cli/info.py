@@ -52,8 +52,9 @@ def devices() -> list[dict[str, Any]]:
 
 def plan(n: int, d: int, classes: int) -> dict[str, Any]:
     """Return the choices of `gramless train` and `LSSVC(solver="auto")` for a table of this size."""
-    size = part_size(n, 1, TUNING.shares["fit"] * default_seconds(n), int(min(parse_budget(None), TUNING.default_memory)))
-    why = "the model uses all rows" + (f", in local partitions of {size:,} rows" if size < n else "")
+    budgets = TUNING.shares["fit"] * default_seconds(n), int(min(parse_budget(None), TUNING.default_memory))
+    size, smallest = (part_size(n, n_settings, *budgets) for n_settings in (1, TUNING.partitioned_members))
+    why = "the model uses all rows" + (f", in local partitions of {smallest:,} to {size:,} rows" if size < n else "")
     chosen: dict[str, Any] = {"rows": n, "columns": d, "classes": classes, "train": "table", "train_why": why}
     estimator = gramless.LSSVC()
     try:

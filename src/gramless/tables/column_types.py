@@ -36,7 +36,6 @@ MOST_LEVELS = 100
 _FEW_LEVELS = 30
 TARGET_ENCODED = " target-encoded"
 """Ending of the scalings in which effects on the target replace the indicators of categories."""
-USED_KINDS = ("number", "category", "date", "text")
 # Number of hash buckets for words: large enough that few words of a short text have the same bucket.
 _HASHED_FEATURES = 32
 # Rows of the regression that decides whether words are used, the smallest explained share of the variance, and the smallest
@@ -76,6 +75,15 @@ _PREPROCESSING = {
     "date": "days and phases of year, week and day",
     "text": "hashed TF-IDF values of words",
     "left out": "",
+}
+
+USED_KINDS = ("number", "category", "date", "text")
+# Endings of the names of the numbers that encode a column, by its type.
+_NUMBER_NAMES = {
+    "number": [""],
+    "category": [],
+    "date": [" days", " sin year", " cos year", " sin week", " cos week", " sin day", " cos day"],
+    "text": [f" words {k}" for k in range(_HASHED_FEATURES)],
 }
 
 
@@ -514,12 +522,10 @@ class TableColumns(BaseEstimator):
             places = {name: place for place, name in enumerate(names)}
         else:
             places = {name: place for place, name in enumerate(self.names_)}
-        kinds = zip(self.names_, self.kinds_, strict=True)
-        used = [(name, kind) for name, kind in kinds if kind in USED_KINDS]
-        lacking = [name for name, _ in used if name not in places]
+        lacking = [name for name in self.type_of if name not in places]
         if lacking:
             raise ValueError(f"X lacks the columns {lacking}, which the model was fitted with")
-        return {name: self._converted(kind, name, column_values(X, places[name])[0]) for name, kind in used}
+        return {name: self._converted(kind, name, column_values(X, places[name])[0]) for name, kind in self.type_of.items()}
 
     def _converted(self, kind: str, name: str, values: np.ndarray) -> np.ndarray:
         """Return the values of a column in the array type of its kind."""
@@ -589,23 +595,18 @@ class TableColumns(BaseEstimator):
 
     def encoded_places(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Return the positions of each used column among the numbers and the codes of encoded rows, by name."""
-        widths = {"number": 1, "date": 7, "text": _HASHED_FEATURES}
         places, numbers, codes = {}, 0, 0
         for name, kind in self.type_of.items():
-            width = widths.get(kind, 0)
-            is_category = kind == "category"
+            width, is_category = len(_NUMBER_NAMES[kind]), kind == "category"
             places[name] = np.arange(numbers, numbers + width), np.arange(codes, codes + is_category)
             numbers, codes = numbers + width, codes + is_category
         return places
 
     def encoded_names(self, n_indicators: list[int], effects: list[int]) -> tuple[list[str], list[str]]:
         """Return the names of the encoded numbers and of the given effects, and of the indicators of all categories."""
-        dates = ("days", "sin year", "cos year", "sin week", "cos week", "sin day", "cos day")
-        parts = {"number": [""], "date": [f" {part}" for part in dates]}
-        parts["text"] = [f" words {k}" for k in range(_HASHED_FEATURES)]
         types = self.type_of
         categories = [name for name, kind in types.items() if kind == "category"]
-        numbers = [name + part for name, kind in types.items() for part in parts.get(kind, [])]
+        numbers = [name + part for name, kind in types.items() for part in _NUMBER_NAMES[kind]]
         tables = getattr(self, "effects_", [])  # absent in files of version 0.1.0
         named = [
             f"{name} effect {k}" for name, table in zip(categories, tables, strict=False) for k in range(table.shape[1])

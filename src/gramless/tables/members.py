@@ -213,13 +213,11 @@ def _affordable(
     searched = finalists[0].n if finalists else 0
     tuning, memory = options.tuning, plan.for_matrices
     sample, fit_seconds = rows[:searched], tuning.shares["fit"] * options.seconds
-    chosen = choose(finalists, loss, sample, tuning.members)
-    reductions = list(plan.reductions)
-    affordable = tuning.members
-    if searched < n and part_size(n, 1, fit_seconds, memory, tuning=tuning) == n:
-        affordable = members_within(n, fit_seconds, tuning)
-    elif searched < n:
-        affordable = tuning.partitioned_members
+    chosen, reductions = choose(finalists, loss, sample, tuning.members), list(plan.reductions)
+    if searched == n:
+        return [evaluation for evaluation, _ in chosen], n, reductions
+    is_divided = part_size(n, 1, fit_seconds, memory, tuning) < n
+    affordable = tuning.partitioned_members if is_divided else members_within(n, fit_seconds, tuning)
     if len(chosen) > affordable:
         reductions.append(f"the average has {affordable} of {len(chosen)} settings, to stay within the time budget")
         chosen = choose(finalists, loss, sample, affordable)
@@ -227,16 +225,15 @@ def _affordable(
     # Fit further settings in the remaining time, because losses on all rows are more accurate than on the sample.
     further = promising(finalists, loss, sample, tuning)
     candidates += [one for one in further if all(one is not taken for taken in candidates)]
-    candidates = candidates[: len(chosen) if searched == n else affordable]
-    size = part_size(n, len(candidates), fit_seconds, memory, searched, tuning)
+    candidates = candidates[:affordable]
+    size = part_size(n, len(candidates), fit_seconds, memory, tuning)
     if size < n:
-        why = "memory" if size < part_size(n, 1, fit_seconds, 1 << 62, tuning=tuning) else "time"
+        why = "memory" if size < part_size(n, 1, fit_seconds, 1 << 62, tuning) else "time"
         reductions.append(
             f"no exact solution of all {n:,} rows ({format_bytes(8 * n * n)}), for {why}: the rows are divided into "
             f"local partitions of at most {size:,} rows"
         )
-    if searched < n:
-        reductions.append(f"settings were chosen on {searched:,} of {n:,} rows")
+    reductions.append(f"settings were chosen on {searched:,} of {n:,} rows")
     return candidates, size, reductions
 
 
@@ -293,14 +290,11 @@ def members_within(n: int, seconds: float, tuning: TablesTuning = TUNING) -> int
     return max(1, min(tuning.members, int(1.5 * seconds * tuning.single_operations_per_second / n**3)))
 
 
-def part_size(n: int, n_members: int, seconds: float, memory: int, searched: int = 0, tuning: TablesTuning = TUNING) -> int:
+def part_size(n: int, n_members: int, seconds: float, memory: int, tuning: TablesTuning = TUNING) -> int:
     """Return the number of rows of a local partition: `n`, or as many as the time and memory budgets allow.
 
-    A partition into parts of `size` rows costs `2/3 size^2 n` operations and one float64 matrix. If the search has
-    fitted its settings to all rows (`searched == n`), no partition is needed.
+    A partition into parts of `size` rows costs `2/3 size^2 n` operations and one float64 matrix.
     """
-    if searched == n:
-        return n
     by_time = int(min(n, np.sqrt(1.5 * seconds * tuning.single_operations_per_second / (n * n_members))))
     by_memory = int(np.sqrt(memory / 2 / 8))
     size = max(min(by_time, by_memory), min(n, tuning.smallest_part))
@@ -315,7 +309,7 @@ def refit_members(
     plan = plan_table(n, members[0].preparation.n_columns, loss.n_targets, options)
     # A model of all rows stays one, even if the time budget would divide slightly more rows.
     seconds = np.inf if members[0].partition is None else options.tuning.shares["fit"] * options.seconds
-    size = part_size(n, len(members), seconds, plan.for_matrices, tuning=options.tuning)
+    size = part_size(n, len(members), seconds, plan.for_matrices, options.tuning)
     total, fitted = 0.0, []
     for member, weight in zip(members, weights, strict=True):
         one, scores = _fit_member(member, encoded, loss, size, plan.for_matrices, options.report)

@@ -70,11 +70,6 @@ class TableSetting:
     log: bool = False
     scales: tuple[float, ...] | None = None
 
-    @property
-    def family(self) -> tuple[Any, ...]:
-        """Return the hyperparameters that the coordinate search does not change."""
-        return self.scaling, self.kernel, self.log, self.scales is not None
-
     def describe(self) -> str:
         """Return a description of the setting as text."""
         extra = ", learned column scales" if self.scales is not None else ""
@@ -182,7 +177,7 @@ class SettingSearch:
         self.groups = {scaling: prepare.groups for scaling, prepare in preparations.items()}
         self.options, self.tuning, self.C, self.gamma = options, options.tuning, options.C, gamma
         self._stage, self._stopped = "", False
-        self._count, self._best = 0, Evaluation(TableSetting("standard", "rbf", 1.0, 1.0), np.inf, 0, np.empty(0))
+        self.n_evaluated, self._best = 0, Evaluation(TableSetting("standard", "rbf", 1.0, 1.0), np.inf, 0, np.empty(0))
         self._most = 0
         self.X = {scaling: prepare(encoded) for scaling, prepare in preparations.items()}
         self.spread = {scaling: max(float(X.var(axis=0).sum()), 1e-12) for scaling, X in self.X.items()}
@@ -196,21 +191,12 @@ class SettingSearch:
         """Report the stage, the number of evaluated settings, and the best setting on the largest sample."""
         self._stage = stage
         best = f", best so far {self._best.setting.describe()}" if np.isfinite(self._best.loss) else ""
-        message = f"{stage}: {self._count:,} of at most {self._most:,} settings{best}"
+        message = f"{stage}: {self.n_evaluated:,} of at most {self._most:,} settings{best}"
         self._stopped = self.options.report("search", message) or self._stopped
 
     def _expect(self, *stages: int) -> None:
         """Set the largest total number of evaluations, given the evaluations of the remaining stages."""
-        self._most = self._count + sum(stages)
-
-    def _counted(self, evaluation: Evaluation) -> Evaluation:
-        with self._counting:
-            self._count += 1
-            best = self._best
-            if evaluation.n > best.n or (evaluation.n == best.n and evaluation.loss < best.loss):
-                self._best = evaluation
-            self.report(self._stage)
-        return evaluation
+        self._most = self.n_evaluated + sum(stages)
 
     def _each(self, jobs: Iterable[Generator[None, None, T]]) -> list[T]:
         """Return the results of all jobs, which run in parallel with one thread each."""
@@ -219,21 +205,27 @@ class SettingSearch:
             return run_round_robin(list(jobs), at_once)
 
     def _evaluation(self, setting: TableSetting, n: int, scores: np.ndarray | None) -> Evaluation:
-        if scores is None:
-            return self._counted(Evaluation(setting, np.inf, n, np.empty(0)))
-        rows = self.rows[:n]
-        predictions = self.loss.predictions(scores, rows, setting.log)
-        return self._counted(Evaluation(setting, self.loss(predictions, rows), n, predictions))
+        """Return the evaluation of leave-one-out scores, count it and report it; the loss is infinite without scores."""
+        evaluation = Evaluation(setting, np.inf, n, np.empty(0))
+        if scores is not None:
+            evaluation.predictions = self.loss.predictions(scores, self.rows[:n], setting.log)
+            evaluation.loss = self.loss(evaluation.predictions, self.rows[:n])
+        with self._counting:
+            self.n_evaluated += 1
+            if (n, -evaluation.loss) > (self._best.n, -self._best.loss):
+                self._best = evaluation
+            self.report(self._stage)
+        return evaluation
 
     def evaluate(
-        self, setting: TableSetting, n: int, cached: dict[tuple[TableSetting, int], CachedMatrices] | None = None
+        self, setting: TableSetting, n: int, cached: dict[TableSetting, CachedMatrices] | None = None
     ) -> Evaluation:
         """Return leave-one-out predictions of the first `n` rows; `cached` has the kernel matrix of the previous setting."""
         key = (setting, n)
         if key not in self.evaluated:
             matrices: CachedMatrices | None = None
             if cached is not None:
-                same_kernel = replace(setting, C=1.0, log=False), n
+                same_kernel = replace(setting, C=1.0, log=False)
                 matrices = cached.get(same_kernel, {})
                 cached.clear()
                 cached[same_kernel] = matrices
@@ -275,7 +267,7 @@ class SettingSearch:
     def coordinate_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
         """Search greedily in `C` and width: accept the first improving move, and try the last successful direction first."""
         # Every other move changes only C, so that its setting reuses the kernel matrix.
-        cached: dict[tuple[TableSetting, int], CachedMatrices] = {}
+        cached: dict[TableSetting, CachedMatrices] = {}
         here = self.evaluate(start, n, cached)
         yield
         C_step, width_step = self.tuning.C_step, self.tuning.width_step
@@ -327,13 +319,13 @@ class SettingSearch:
         self.report(f"evaluating every scaling, kernel and width, {n:,} rows")
         families = product([scaling for scaling in self.X if scaling in BASE_SCALINGS], self.options.kernels)
         found = self._each(widths(scaling, kernel) for scaling, kernel in families)
-        best = [one.setting for one in _families(found)[:2]]
+        best = [one.setting for one in _best_of_each(found, _family)[:2]]
         others = [replace(one, scaling=scaling) for one in best for scaling in ("log", one.scaling + TARGET_ENCODED)]
         others = [one for one in dict.fromkeys(others) if one.scaling in self.X]
         if others:
             self.report(f"evaluating logarithms of skewed columns and target-encoded categories, {n:,} rows")
             found += self._each(_step(self.line_search, one, n) for one in others)
-        return _families(found)
+        return _best_of_each(found, _family)
 
     def learn(self, starts: Sequence[TableSetting], rows: int) -> list[TableSetting]:
         """Return each setting together with column scales learned from each half of the first rows.
@@ -441,7 +433,7 @@ class SettingSearch:
         if learns:
             found += self._with_learned_scales(found, n)
         self._reweight(found)
-        finalists = _diverse(_families(found), t.finalists)
+        finalists = _diverse(_best_of_each(found, _family), t.finalists)
         self._expect(third)
         affordable = rows_within(t.shares["third"] * self.options.seconds, last, t)
         if n < most <= affordable / t.almost_all and not self._stopped:
@@ -494,11 +486,6 @@ class SettingSearch:
         self.report(f"coordinate search, {n:,} rows")
         return self._each([self.coordinate_search(families[0].setting, n, self.tuning.single_evaluations)])[0]
 
-    @property
-    def n_evaluated(self) -> int:
-        """Number of evaluations so far."""
-        return self._count
-
 
 NOTHING_FITTED = "no setting could be fitted: the kernel matrix is singular for every C"
 
@@ -527,11 +514,6 @@ def _finite(found: list[Evaluation]) -> list[Evaluation]:
     return sorted((one for one in found if np.isfinite(one.loss)), key=lambda one: one.loss)
 
 
-def _families(found: list[Evaluation]) -> list[Evaluation]:
-    """Return the evaluation with the lowest loss of each family, in ascending order of loss."""
-    return _best_of_each(found, lambda setting: setting.family)
-
-
 def _diverse(found: list[Evaluation], most: int) -> list[Evaluation]:
     """Return the best evaluation of each kernel, with and without logarithms, and of each encoding, then others.
 
@@ -545,6 +527,11 @@ def _diverse(found: list[Evaluation], most: int) -> list[Evaluation]:
     ordered = [one for group in groups for one in _best_of_each(found, group)] + _finite(found)
     kept = list({id(one): one for one in ordered}.values())[:most]
     return _finite(kept)
+
+
+def _family(setting: TableSetting) -> tuple[Any, ...]:
+    """Return the hyperparameters that the coordinate search does not change."""
+    return setting.scaling, setting.kernel, setting.log, setting.scales is not None
 
 
 def _best_of_each(found: list[Evaluation], group: Callable[[TableSetting], Any]) -> list[Evaluation]:
