@@ -117,10 +117,10 @@ class CG(Solver):
                 W = best
             accurate = not lost and self.convergence_test is not None and self.convergence_test(W, R)
             at_tol = not lost and residual <= self.tol
-            if self.convergence_test is not None and (accurate or at_tol):
-                if _drift(op, Z, W, R, rng) <= (TUNING.trusted_residual_factor - 1) * xa.norm(R):
-                    yield Step(W, residual, status=Status.CONVERGED if at_tol else Status.PREDICTIONS_CONVERGED)
-                    return
+            estimated = self.convergence_test is not None and (accurate or at_tol)
+            if estimated and _drift(op, Z, W, R, rng) <= (TUNING.trusted_residual_factor - 1) * xa.norm(R):
+                yield Step(W, residual, status=Status.CONVERGED if at_tol else Status.PREDICTIONS_CONVERGED)
+                return
             if at_tol or lost or accurate:
                 of_recurrence = residual
                 R = Z - op @ W
@@ -158,7 +158,7 @@ def _drift(op: Operator, Z: Array, W: Array, R: Array, rng: np.random.RandomStat
         return np.inf
     rows = np.sort(rng.permutation(n)[: TUNING.verified_rows])
     difference = xa.take_rows(Z - R, rows) - op.rows_times(rows, W)
-    return float(xa.norm(difference)) * (n / len(rows)) ** 0.5
+    return float(xa.norm(difference) * (n / len(rows)) ** 0.5)
 
 
 def _double(x: Array) -> np.ndarray:
