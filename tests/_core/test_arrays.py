@@ -62,6 +62,7 @@ def test_small_things(array):
         xa.to_numpy(xa.submatrix(x, np.array([3, 1]), np.array([0, 4]))), A[np.ix_([3, 1], [0, 4])]
     )
     np.testing.assert_allclose(xa.to_numpy(xa.add_diagonal_(array(SPD), 2.0)), SPD + 2 * np.eye(12))
+    np.testing.assert_allclose(np.diag(xa.to_numpy(xa.set_diagonal_(array(SPD), 2.0))), 2.0)
     np.testing.assert_allclose(xa.to_numpy(xa.clip_below_(array(A), 0.0)), np.maximum(A, 0))
     np.testing.assert_allclose(xa.to_numpy(xa.clip_above_(array(A), 0.0)), np.minimum(A, 0))
     assert xa.numpy_dtype(x) == np.float64

@@ -182,12 +182,13 @@ def test_file_without_rows_raises(run, plants, model, tmp_path, command):
     ("name", "rows", "words"),
     [
         ("more.csv", [f"{a:.2f},x{k % 2}," for k, a in enumerate(A)], "more values than the header"),
+        ("rows.csv", [f"{k},{a:.2f},x{k % 2}" for k, a in enumerate(A)], "more values than the header"),
         ("inf.csv", [f"{'inf' if k == 3 else a},x{k % 2}" for k, a in enumerate(A)], "row 4, column 'a'"),
         ("yinf.csv", [f"{a},{'inf' if k == 3 else a}" for k, a in enumerate(A)], "infinite in 1 rows"),
         ("odd.csv", [f"{a},{'tall' if k == 3 else k}" for k, a in enumerate([*A, *A])], "'tall' is not a number"),
         ("each.csv", [f"{a},name{k}" for k, a in enumerate(A)], "too many to be classes"),
     ],
-    ids=["more", "inf", "yinf", "odd", "each"],
+    ids=["more", "rows", "inf", "yinf", "odd", "each"],
 )
 def test_unusable_tables_raise(run, tmp_path, name, rows, words):
     (tmp_path / name).write_text(lines("a,y", *rows))

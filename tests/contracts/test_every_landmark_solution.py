@@ -43,6 +43,14 @@ def relative_error(model, X, expected):
     return np.abs(scores - expected).max() / np.abs(expected - expected.mean(axis=0)).max()
 
 
+@pytest.mark.parametrize("name", sorted(KERNELS.keys() - set(POINT_KERNELS)))
+def test_other_kernels_raise(name):
+    X, Z, weights = problem("float64")
+    X = X @ X.T if name == "precomputed" else X - 0.5
+    with pytest.raises((ValueError, np.linalg.LinAlgError), match=r"precomputed|not positive semi-definite"):
+        NystromLSSVR(solver="cg", kernel=name, n_landmarks=LANDMARKS, random_state=0).fit(X, Z, sample_weight=weights)
+
+
 # The landmark matrix of the linear and the cosine kernel is singular, so that rounding errors limit the residuals.
 @pytest.mark.filterwarnings("ignore:NystromLSSVR did not converge. rounding errors prevent")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

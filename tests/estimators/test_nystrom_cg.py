@@ -30,7 +30,7 @@ def batches_of(X, y, size=300):
 
 def pair(estimator, X, y, solver=TIGHT, weight=None, **settings):
     """Return the same model by sums and by conjugate gradients."""
-    models = [estimator(solver=s, **SETTINGS, **settings).fit(X, y, sample_weight=weight) for s in ("sums", solver)]
+    models = [estimator(solver=s, **{**SETTINGS, **settings}).fit(X, y, sample_weight=weight) for s in ("sums", solver)]
     assert [model.solver_ for model in models] == ["sums", "cg"]
     return models
 
@@ -62,6 +62,66 @@ def test_landmarks_with_a_singular_kernel_matrix(rows, case, dtype):
     assert np.isfinite(iterated.dual_coef_).all()
     assert errors[1] < 1.01 * errors[0]
     assert 0 < iterated.jitter_ < 1
+
+
+def test_kernel_values_far_below_the_ridge(rows):
+    # The factors of the landmarks and of the preconditioner share one diagonal and differ by 15 orders of magnitude.
+    X, values, _ = rows
+    sums, iterated = pair(NystromLSSVR, 1e-15 * X, values, solver=CG(tol=1e-5), kernel="linear", C=1e30)
+    np.testing.assert_allclose(iterated.predict(1e-15 * X), sums.predict(1e-15 * X), atol=1e-4)
+    for scale in (np.float32(1e-30), np.float64(1e-150)):  # values that underflow leave the mean
+        tiny = NystromLSSVR(solver="cg", n_landmarks=60, kernel="linear", random_state=0).fit(
+            X.astype(scale.dtype) * scale, values
+        )
+        np.testing.assert_allclose(tiny.predict(X * scale), values.mean(), atol=1e-5)
+
+
+def test_rows_far_from_all_landmarks_do_not_stop_the_iteration_early():
+    # One direction of the preconditioned system has an eigenvalue of 3e6, which multiplies the norm of the right-hand side.
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    y = (X[:, 0] + X[:, 1] ** 2 > 0.7).astype(int)
+    X *= np.array([1e-8, 1.0, 1e4, 1e8])
+    settings = {"n_landmarks": 30, "C": 1e8, "random_state": 0}
+    errors = [
+        np.mean((NystromLSSVC(solver=solver, **settings).fit(X, y).decision_function(X) - (2 * y - 1)) ** 2)
+        for solver in ("sums", "cg")
+    ]
+    assert errors[1] < 1.02 * errors[0]
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_kernel_values_that_overflow_raise(rows):
+    X, values, _ = rows
+    with pytest.raises(ValueError, match="left the range of float32"):
+        NystromLSSVR(solver="cg", kernel="linear", n_landmarks=60).fit(X.astype(np.float32) * 1e30, values)
+
+
+def test_outputs_of_different_magnitudes_converge_together(rows):
+    X, values, _ = rows
+    Z = np.stack([1e6 * values, values**2, 1e-6 * values**3], axis=1)
+    sums, iterated = pair(NystromLSSVR, X, Z, solver="cg")
+    errors = [np.mean((model.predict(X) - Z) ** 2, axis=0) for model in (sums, iterated)]
+    assert (errors[1] < 1.1 * errors[0]).all()
+
+
+@pytest.mark.parametrize("n_landmarks", [1, 60])
+@pytest.mark.parametrize("dtype", [np.float16, np.int8, bool, np.uint8])
+def test_types_of_rows(rows, n_landmarks, dtype):
+    X, values, _ = rows
+    X = np.asfortranarray((2 * np.abs(X)).astype(dtype))
+    X.flags.writeable = False
+    sums, iterated = pair(NystromLSSVR, X, values, n_landmarks=n_landmarks, C=0.1)
+    np.testing.assert_allclose(iterated.predict(X), sums.predict(X), atol=1e-4)
+
+
+def test_one_row_of_a_class_and_fewer_rows_than_landmarks(rows):
+    X, _, _ = rows
+    for size in (40, 2000):
+        rare = np.array(["many", "one"])[(np.arange(size) == 7).astype(int)]
+        sums, iterated = pair(NystromLSSVC, X[:size], rare, class_weight="balanced")
+        np.testing.assert_allclose(iterated.decision_function(X), sums.decision_function(X), atol=1e-5)
+        assert iterated.predict(X[7:8]) == "one"
 
 
 def test_values_far_from_zero_and_several_outputs(rows):
@@ -130,6 +190,25 @@ def test_a_missing_value_in_a_late_row_names_the_row(rows):
     with pytest.raises(ValueError, match="row 203 of batch 5 has NaN or infinity in column 2"):
         model.fit(Stream(lambda: batches_of(bad, values)))
     np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_a_missing_value_after_seven_million_rows(tmp_path):
+    block, y, n_per_batch = np.arange(1000.0)[:, None] % 7, np.arange(1000) % 2, 500_000
+    X, labels = np.tile(block, (500, 1)), np.tile(y, 500)
+
+    def batches():
+        for number in range(20):
+            part = X.copy() if number == 13 else X
+            if number == 13:
+                part[499_999] = np.inf
+            yield part, labels
+
+    stream = Stream(batches, n_rows=20 * n_per_batch)
+    model = NystromLSSVC(solver="cg", landmarks=block[:2], gamma=0.1, callback=Checkpoint(tmp_path / "fit.npz", every=1))
+    with pytest.raises(ValueError, match="row 499999 of batch 13 has NaN or infinity in column 0"):
+        model.fit(stream)
+    assert model.pass_ is None
+    assert not (tmp_path / "fit.npz").exists()
 
 
 @pytest.mark.parametrize("rows_left", [0, 1700])

@@ -144,7 +144,7 @@ def test_settings_chosen_on_local_subsets_are_better_than_those_of_a_sparse_samp
     prepared = members.fit_scalings(encoded, SearchOptions())
     sample, full = new_search(np.arange(400)), new_search(np.arange(1600))
     found, full.spread = sample.run(), sample.spread
-    local_subset = search.local_rows(X[:1600], options, 400, np.random.RandomState(0))
+    local_subset = search.local_rows(X[:1600], np.arange(400), np.ones(400), options, 400, np.random.RandomState(0))
     local, sparse = (new_search(rows).run_local(found, sample.spread)[0] for rows in (local_subset, np.arange(400)))
     assert full.evaluate(local.setting, 1600).loss < full.evaluate(sparse.setting, 1600).loss
 

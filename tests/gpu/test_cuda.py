@@ -86,3 +86,39 @@ def test_landmark_models_by_conjugate_gradients_agree_with_the_cpu(digits, preci
     assert gpu.solver_ == "cg"
     reference = cpu.decision_function(X[1200:])
     np.testing.assert_allclose(gpu.decision_function(X[1200:]), reference, atol=tolerance * np.abs(reference).max())
+
+
+def test_landmark_models_of_streamed_rows_equal_those_of_rows_on_the_device(digits, tmp_path):
+    X, y = digits
+    settings = {"landmarks": X[:200], "gamma": 0.05, "solver": CG(tol=1e-5, max_iter=300), "device": CUDA(precision="high")}
+    np.save(tmp_path / "rows.npy", X[:1200])
+    on_disk = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    stored = NystromLSSVC(**settings).fit(X[:1200], y[:1200])
+    streamed = NystromLSSVC(batch_size=100, memory_budget="20MB", **settings).fit(on_disk, y[:1200])
+    reference = stored.decision_function(X[1200:])
+    np.testing.assert_allclose(streamed.decision_function(X[1200:]), reference, atol=1e-2 * np.abs(reference).max())
+
+
+@pytest.mark.filterwarnings("ignore:NystromLSSVC did not converge", "ignore:rounding errors of float32 coefficients")
+@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
+@pytest.mark.parametrize("C", [1.0, 1e4])
+def test_landmark_models_of_every_precision_are_accurate_or_raise(digits, precision, C):
+    X, y = digits
+    settings = {"n_landmarks": 500, "C": C, "gamma": 0.02, "random_state": 0}
+    sums = NystromLSSVC(solver="sums", dtype="float64", **settings).fit(X[:1200], y[:1200])
+    model = NystromLSSVC(solver="cg", device=CUDA(precision=precision), **settings)
+    try:
+        model.fit(X[:1200], y[:1200])
+    except FloatingPointError:  # the products are too inaccurate for this C
+        assert precision != "highest"
+        return
+    assert model.score(X[1200:], y[1200:]) > sums.score(X[1200:], y[1200:]) - 0.02
+
+
+def test_landmark_models_with_equal_landmarks(digits):
+    X, y = digits
+    settings = {"landmarks": np.repeat(X[:50], 10, axis=0), "gamma": 0.05, "C": 10.0, "solver": "cg"}
+    cpu = NystromLSSVC(**settings).fit(X[:1200], y[:1200])
+    gpu = NystromLSSVC(device=CUDA(precision="high"), **settings).fit(X[:1200], y[:1200])
+    assert gpu.jitter_ > 0
+    assert gpu.score(X[1200:], y[1200:]) > cpu.score(X[1200:], y[1200:]) - 0.02

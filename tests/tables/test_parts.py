@@ -223,11 +223,22 @@ def test_a_partition_sends_each_row_to_its_part():
 
 def test_neighbourhoods_are_whole_and_dense():
     X = np.random.default_rng(0).uniform(size=(4000, 2))
-    rows = search.local_rows(X, SearchOptions(seconds=10.0), 500, np.random.RandomState(0))
+    known = np.arange(0, 4000, 10)
+    rows = search.local_rows(X, known, np.ones(400), SearchOptions(seconds=10.0), 500, np.random.RandomState(0))
     assert 400 <= len(rows) <= 500
     # The nearest neighbour of almost every row is there too: in a sample of an eighth of the rows it would be in an eighth.
     nearest = NearestNeighbors(n_neighbors=2).fit(X).kneighbors(X[rows], return_distance=False)[:, 1]
     assert np.isin(nearest, rows).mean() > 0.8
+
+
+def test_local_subsets_are_drawn_where_the_loss_is():
+    X = np.random.default_rng(0).uniform(size=(4000, 2))
+    known = np.arange(0, 4000, 10)
+    corner = (X < 0.15).all(axis=1)
+    losses = np.where(corner[known], 1.0, 1e-6)
+    for seed in range(5):
+        rows = search.local_rows(X, known, losses, SearchOptions(seconds=10.0), 500, np.random.RandomState(seed))
+        assert corner[rows].sum() > 0.5 * corner.sum()
 
 
 def test_city_block_distances_of_predictions_are_computed_in_blocks_for_compiled_code():

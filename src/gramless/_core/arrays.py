@@ -297,7 +297,7 @@ def copied(x: Array, out: Array | None) -> Array:
 def take_rows(x: Array, idx: Any) -> Array:
     """Return rows of `x`; `idx` is a slice or a NumPy integer array."""
     if isinstance(idx, slice):
-        return x[idx]
+        return x if idx == slice(None) else x[idx]  # SciPy would copy all rows
     return x[indices(idx, x)] if is_torch(x) else x[idx]
 
 
@@ -415,11 +415,20 @@ def integer_power_(x: Array, exponent: int) -> Array:
 
 def add_diagonal_(A: Array, values: Any) -> Array:
     """Add a number or a vector to the diagonal, in place."""
-    if is_torch(A):
-        A.diagonal().add_(values)
-    else:
-        np.einsum("ii->i", A)[...] += values  # einsum returns a view of the diagonal for every memory order
+    diagonal = _diagonal_view(A)
+    diagonal += values
     return A
+
+
+def set_diagonal_(A: Array, values: Any) -> Array:
+    """Replace the diagonal by a number or a vector, in place."""
+    _diagonal_view(A)[...] = values
+    return A
+
+
+def _diagonal_view(A: Array) -> Array:
+    # einsum returns a view of the diagonal for every memory order.
+    return A.diagonal() if is_torch(A) else np.einsum("ii->i", A)
 
 
 def cholesky_(A: Array) -> Array:

@@ -24,6 +24,7 @@ from gramless.cli.options import (
     Port,
     PredictSettings,
     ReproduceSettings,
+    ServeSettings,
     TrainSettings,
     existing_file,
     options_of,
@@ -148,37 +149,16 @@ def info(
 
 
 @app.command(cls=_ModelCommand)
-def serve(
-    models: Annotated[list[str], typer.Argument(help="Model files, as FILE or NAME=FILE; /predict uses the first model.")],
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; 127.0.0.1 is reached only from this computer.")
-    ] = "127.0.0.1",
-    port: Port = 8000,
-    watch: Annotated[
-        float | None, typer.Option(help="Interval in seconds at which replaced files are detected and loaded.", min=0.1)
-    ] = None,
-    most_rows: Annotated[int, typer.Option("--max-rows", help="Largest number of rows of a request.", min=1)] = 10_000,
-    most_body: Annotated[int, typer.Option("--max-body", help="Largest number of bytes of a request.", min=1)] = 16 * 2**20,
-    most_waiting: Annotated[
-        int, typer.Option("--max-waiting", help="Largest number of rows that wait for a prediction.", min=1)
-    ] = 50_000,
-    timeout: Annotated[
-        float, typer.Option(help="Largest time from a request to its response, in seconds.", min=0.01)
-    ] = 30.0,
-    threads: Annotated[
-        int, typer.Option(help="Threads that compute a prediction; more than one is useful only for large batches.", min=1)
-    ] = 1,
-) -> None:
+@options_of(ServeSettings)
+def serve(settings: ServeSettings) -> None:
     """Serve models over HTTP: POST /predict accepts rows as JSON or CSV; / is a page with a form.
 
     If the environment variable GRAMLESS_TOKEN is set, requests must send it as "Authorization: Bearer ...". SIGHUP reloads
     the files without losing a request; SIGTERM stops the server after the running requests are answered.
     """
     from gramless.cli.serve import serve_models
-    from gramless.deployment.tuning import Limits
 
-    limits = Limits(body_bytes=most_body, rows=most_rows, waiting_rows=most_waiting, seconds=timeout)
-    serve_models(models, host=host, port=port, watch=watch, threads=threads, limits=limits, console=messages(stderr=True))
+    serve_models(settings, messages(stderr=True))
 
 
 @app.command(cls=_ModelCommand)

@@ -6,6 +6,7 @@ import copy
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,8 +104,7 @@ def refitted(model: TableModel, table: TrainingTable, settings: TrainSettings, n
     else:
         estimator = copy.copy(model.estimator).refit(table.X, table.y, sample_weight=table.weights)
         pipeline = Pipeline([("model", estimator)])
-    about = model.about | {"refit_seconds": time.perf_counter() - began}
-    return TableModel(pipeline, model.column_types, model.target, model.task, about, formats=model.formats)
+    return replace(model, pipeline=pipeline, about=model.about | {"refit_seconds": time.perf_counter() - began})
 
 
 def _fit_table(

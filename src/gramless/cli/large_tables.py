@@ -10,7 +10,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -70,12 +70,13 @@ class LargeTable:
 
         def training_rows() -> Iterator[tuple[Any, ...]]:
             found: list[tuple[pd.DataFrame, np.ndarray]] = []
-            for X, y, start in _numbered(self.settings, model.string_columns(model.target)):
-                notify(f"fitting to {self.n_rows:,} rows: reading row {start:,}")
-                known = np.flatnonzero(~pd.isna(y))
-                X, y = X.iloc[known], model.parse_targets(y[known])
+            for rows in batches(self.settings.data, model.target, strings=model.string_columns(model.target)):
+                notify(f"fitting to {self.n_rows:,} rows: reading row {rows.X.index[0]:,}")
+                assert rows.y is not None
+                known = ~pd.isna(rows.y)
+                X, y = rows.X[known], model.parse_targets(rows.y[known])
                 typed = typed_frame(X, columns, str(self.settings.data))
-                out = _held_out(self.settings, start, known, self.held_out_share)
+                out = _held_out(self.settings, rows.X.index, self.held_out_share)[known]
                 found.append((typed[out], y[out]))
                 weights = () if self.settings.weights is None else (X.loc[~out, self.settings.weights].to_numpy(np.float64),)
                 if not out.all():
@@ -160,17 +161,16 @@ def _draw(settings: TrainSettings, folder: Path, n_rows: float, most: int, probl
     # Another seed than that of `_held_out`, whose smallest numbers are those of the held-out rows.
     rng, seen, count = np.random.default_rng([settings.seed, 1]), set[Any](), 0
     pieces: list[pd.DataFrame] = []
-    for X, y, start in _numbered(settings, strings):
-        rows = np.arange(len(y))
-        is_training = ~pd.isna(y) & ~_held_out(settings, start, rows, held_out)
-        drawn = is_training & (rng.random(len(y)) < share)
+    for rows in batches(settings.data, target, strings=strings):
+        is_training = ~pd.isna(rows.y) & ~_held_out(settings, rows.X.index, held_out)
+        drawn = is_training & (rng.random(len(rows)) < share)
         if len(seen) <= MOST_CLASSES:  # the sample needs a row of each class
-            firsts = pd.Series(y)[is_training].drop_duplicates()
+            firsts = pd.Series(rows.y)[is_training].drop_duplicates()
             new = firsts.index[~firsts.isin(seen)]
             seen.update(firsts)
             drawn[new if len(seen) <= MOST_CLASSES else []] = True
         count += int(is_training.sum())
-        pieces.append(X.assign(**{target: y})[drawn])
+        pieces.append(rows.X.assign(**{target: rows.y})[drawn])
     sample, path = pd.concat(pieces, ignore_index=True), folder / f"sample{'.csv' if is_text else '.parquet'}"
     if is_text:
         sample.to_csv(path, index=False, sep=text.find_delimiter(settings.data))
@@ -184,15 +184,6 @@ def _draw(settings: TrainSettings, folder: Path, n_rows: float, most: int, probl
     return LargeTable(replace(settings, estimator="nystrom"), path, count, message, held_out)
 
 
-def _numbered(settings: TrainSettings, strings: Collection[str]) -> Iterator[tuple[pd.DataFrame, np.ndarray, int]]:
-    """Yield inputs, targets and the number of the first row of each batch; the index of the inputs numbers the rows."""
-    start = 0
-    for rows in batches(settings.data, settings.target, strings=strings):
-        assert rows.y is not None
-        yield rows.X.set_axis(pd.RangeIndex(start, start + len(rows))), rows.y, start
-        start += len(rows)
-
-
-def _held_out(settings: TrainSettings, start: int, rows: np.ndarray, share: float) -> np.ndarray:
+def _held_out(settings: TrainSettings, rows: pd.RangeIndex, share: float) -> np.ndarray:
     """Return a mask of held-out rows of a batch; it depends on the seed and on the positions of the rows in the file."""
-    return np.random.Generator(np.random.PCG64(settings.seed).advance(start)).random(rows.max(initial=-1) + 1)[rows] < share
+    return np.random.Generator(np.random.PCG64(settings.seed).advance(rows.start)).random(len(rows)) < share

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -169,6 +170,7 @@ class SavedModel(BaseEstimator):
         return labels(y)
 
 
+@dataclass(eq=False, repr=False)
 class TableModel(SavedModel):
     """Fitted pipeline for tables, with the types of its columns.
 
@@ -186,27 +188,17 @@ class TableModel(SavedModel):
         Description of training and scores as JSON.
     novelty : NystromNovelty or None
         Detector of rows that are far from all training rows.
-    formats : dict of str or None
+    formats : dict of str
         Formats of dates and numbers in files, by column, as in `TableColumns.formats_`.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        column_types: dict[str, str],
-        target: str | None,
-        task: str,
-        about: dict[str, Any],
-        novelty: NystromNovelty | None = None,
-        formats: dict[str, str] | None = None,
-    ):
-        self.pipeline = pipeline
-        self.column_types = column_types
-        self.target = target
-        self.task = task
-        self.about = about
-        self.novelty = novelty
-        self.formats = formats or {}
+    pipeline: Pipeline
+    column_types: dict[str, str]
+    target: str | None
+    task: str
+    about: dict[str, Any]
+    novelty: NystromNovelty | None = None
+    formats: dict[str, str] = field(default_factory=dict)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore attributes; files of version 0.1.0 have one list of names for each column type."""
@@ -357,23 +349,17 @@ class TableModel(SavedModel):
         """Yield batches of typed rows of a file together with the columns of the file."""
         if target in self.column_types:
             raise InputError(f"{target!r} is an input column of the model and cannot be the target")
-        first = 0
-        for rows in batches(
-            data,
-            target,
-            size=size,
-            n_features=self.n_features,
-            first_column=self.about.get("counts_from"),
-            strings=self.string_columns(target),
-            held_out=True,
-        ):
-            if not len(rows):
-                continue
-            if isinstance(rows.X, pd.DataFrame):
-                rows.X.index = pd.RangeIndex(first, first + len(rows))
-            first += len(rows)
-            yield Batch(self.ready(rows.X, str(data)), rows.y, rows.X)
-        if first == 0:
+        options: dict[str, Any] = {
+            "n_features": self.n_features,
+            "first_column": self.about.get("counts_from"),
+            "held_out": True,
+        }
+        is_empty = True
+        for rows in batches(data, target, size=size, strings=self.string_columns(target), **options):
+            if len(rows):
+                is_empty = False
+                yield Batch(self.ready(rows.X, str(data)), rows.y, rows.X)
+        if is_empty:
             raise InputError(f"{data} has no rows")
 
     def string_columns(self, target: str | None) -> list[str]:
@@ -411,44 +397,35 @@ class UnusualValues:
     """
 
     def __init__(self, model: TableModel):
-        self._ranges: dict[str, tuple[Any, Any]] = {}
+        self._ranges: dict[str, Any] = {}
         self._levels: dict[str, frozenset[str]] = {}
         for record in model.about.get("inputs", []):
-            kind, levels = model.column_types.get(record["name"]), record.get("levels", {})
-            if kind in ("number", "date") and (record["low"] is None or record["low"] != record["low"]):
-                continue  # all training values are missing
-            if kind == "number":
-                self._ranges[record["name"]] = record["low"], record["high"]
-            elif kind == "date":
-                low, high = (np.datetime64(record[end], "us") for end in ("low", "high"))
-                self._ranges[record["name"]] = low, high
-            elif kind == "category" and len(levels) == record["distinct"]:
-                self._levels[record["name"]] = frozenset(levels)
-        if hasattr(model.estimator, "columns_"):
-            columns = model.estimator.columns_
-            names = [name for name, kind in columns.type_of.items() if kind == "category"]
-            for name, levels in zip(names, columns.levels_, strict=True):
-                # The records are of all rows of the file, but have only the most common ones of many categories.
-                self._levels[name] = self._levels.get(name, frozenset()) | frozenset(levels.tolist())
+            name, kind = record["name"], model.column_types.get(record["name"])
+            if kind == "category" and len(record["levels"]) == record["distinct"]:
+                self._levels[name] = frozenset(record["levels"])
+            elif kind in ("number", "date") and record["low"] is not None:  # None: all training values are missing
+                dtype = np.float64 if kind == "number" else "datetime64[us]"
+                self._ranges[name] = np.array([record["low"], record["high"]], dtype=dtype)
+        columns = getattr(model.estimator, "columns_", None)
+        names = [] if columns is None else [name for name, kind in columns.type_of.items() if kind == "category"]
+        for name, levels in zip(names, [] if columns is None else columns.levels_, strict=True):
+            # The records are of all rows of the file, but have only the most common ones of many categories.
+            self._levels[name] = self._levels.get(name, frozenset()) | frozenset(levels.tolist())
 
     def __call__(self, columns: Any) -> list[list[Reason]]:
         """Return, for each row of typed columns, the column names and the reasons of its unusual values."""
-        found: list[list[Reason]] | None = None
-        for name in columns:
-            values = np.asarray(columns[name])
-            found = [[] for _ in values] if found is None else found
+        arrays = {name: np.asarray(columns[name]) for name in columns}
+        found: list[list[Reason]] = [[] for _ in next(iter(arrays.values()))]
+        for name, values in arrays.items():
             if name in self._ranges:
                 low, high = self._ranges[name]
                 rows, reason = np.flatnonzero((values < low) | (values > high)).tolist(), OUT_OF_RANGE
-            elif name in self._levels:
-                known = self._levels[name]
-                rows = [row for row, value in enumerate(values) if value == value and value not in known]
-                reason = UNSEEN
             else:
-                continue
+                known, reason = self._levels.get(name), UNSEEN
+                rows = [row for row, value in enumerate(values) if value == value and value not in known] if known else []
             for row in rows:
                 found[row].append(Reason(name, reason))
-        return found or []
+        return found
 
 
 def load_model(path: Path, data: Path) -> SavedModel:

@@ -217,6 +217,21 @@ class PredictSettings:
             check_writable(self.out, self.model, self.data)
 
 
+@dataclass(frozen=True)
+class ServeSettings:
+    """Options of `gramless serve`."""
+
+    models: Annotated[list[str], typer.Argument(help="Model files, as FILE or NAME=FILE; /predict uses the first model.")]
+    host: str = option("127.0.0.1", "Address to listen on; 127.0.0.1 is reached only from this computer.")
+    port: Port = 8000
+    watch: float | None = option(None, "Interval in seconds at which replaced files are detected and loaded.", min=0.1)
+    max_rows: int = option(10_000, "Largest number of rows of a request.", min=1)
+    max_body: int = option(16 * 2**20, "Largest number of bytes of a request.", min=1)
+    max_waiting: int = option(50_000, "Largest number of rows that wait for a prediction.", min=1)
+    timeout: float = option(30.0, "Largest time from a request to its response, in seconds.", min=0.01)
+    threads: int = option(1, "Threads that compute a prediction; more than one is useful only for large batches.", min=1)
+
+
 def papers(incomplete: str) -> list[str]:
     """Return completions for the name of a paper."""
     from gramless.papers.experiments.declarations import CHAPTERS

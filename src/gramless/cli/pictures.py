@@ -13,6 +13,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ LONGEST_SIDE = 64
 _GREY = ("1", "L", "I", "I;16", "F", "LA")
 
 
+@dataclass(eq=False, repr=False)
 class PictureModel(SavedModel):
     """Fitted image classifier with the width and height of its images; `about` describes the training in plain JSON."""
 
@@ -43,11 +45,10 @@ class PictureModel(SavedModel):
     task = "classification"
     target = "name of the subfolder"
 
-    def __init__(self, classifier: ImageClassifier, size: list[int], grey: bool, about: dict[str, Any]):
-        self.classifier = classifier
-        self.size = size
-        self.grey = grey
-        self.about = about
+    classifier: ImageClassifier
+    size: list[int]
+    grey: bool
+    about: dict[str, Any]
 
     @property
     def predictor(self) -> ImageClassifier:

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from gramless.cli.errors import InputError, require
 from gramless.cli.model import TableModel, UnusualValues, load_any
+from gramless.cli.options import ServeSettings
 from gramless.deployment.compiled import compiled_novelty
 from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
 from gramless.deployment.tuning import Limits
@@ -105,19 +106,14 @@ def _column_ranges(model: BaseEstimator, width: int) -> list[list[float | None]]
 
 def table_columns(model: TableModel) -> list[InputColumn]:
     """Return the input columns of a model, with the ranges and categories of the training rows."""
-    names = {kind: model.columns_of(kind) for kind in USED_KINDS}
     records = {record["name"]: record for record in model.about.get("inputs", [])}
-    return [
-        InputColumn(
-            name,
-            kind,  # type: ignore[arg-type]
-            **{key: records.get(name, {}).get(key) for key in ("typical", "low", "high")},
-            levels=tuple(records.get(name, {}).get("levels", ())),
-            format=model.formats.get(name, ""),
-        )
-        for kind, column_names in names.items()
-        for name in column_names
-    ]
+    found = []
+    for name, kind in sorted(model.column_types.items(), key=lambda column: USED_KINDS.index(column[1])):
+        record = records.get(name, {})
+        known = {key: record.get(key) for key in ("typical", "low", "high")}
+        levels, form = tuple(record.get("levels", ())), model.formats.get(name, "")
+        found.append(InputColumn(name, kind, **known, levels=levels, format=form))  # type: ignore[arg-type]
+    return found
 
 
 def load_scorer(path: Path) -> Scorer:
@@ -161,24 +157,28 @@ def named_files(arguments: list[str]) -> dict[str, Path]:
     return files
 
 
-def serve_models(
-    models: list[str], *, host: str, port: int, watch: float | None, threads: int, limits: Limits, console: Console
-) -> None:
-    """Load the models and serve them until Ctrl-C or SIGTERM; `threads` is the number of BLAS threads."""
+def serve_models(settings: ServeSettings, console: Console) -> None:
+    """Load the models and serve them until Ctrl-C or SIGTERM."""
     require("fastapi", "uvicorn", "prometheus_client", extra="serve")
     from gramless.deployment.serving.app import scoring_app
 
-    files = named_files(models)
+    files, host = named_files(settings.models), settings.host
     token = os.environ.get(TOKEN) or None
     local = is_loopback(host)
     if not local and token is None:
         console.print(f"[yellow]{escape(host)} can be reached from other computers without a token[/yellow]: set {TOKEN}")
+    limits = Limits(
+        body_bytes=settings.max_body,
+        rows=settings.max_rows,
+        waiting_rows=settings.max_waiting,
+        seconds=settings.timeout,
+    )
     # BLAS threads wait actively after each small product and take processor time from the event loop.
-    with threadpool_limits(limits=threads, user_api="blas"):
+    with threadpool_limits(limits=settings.threads, user_api="blas"):
         hosts = None if local else ["*"]
-        app = scoring_app(files, load_scorer, limits=limits, token=token, hosts=hosts, watch_seconds=watch)
+        app = scoring_app(files, load_scorer, limits=limits, token=token, hosts=hosts, watch_seconds=settings.watch)
         message = f"Serving {escape(', '.join(files))} at [bold]{{}}[/bold]; Ctrl-C stops the server."
-        _serve(app, port, message, console, host=host, limits=limits)
+        _serve(app, settings.port, message, console, host=host, limits=limits)
 
 
 def demo(port: int, data: Path | None, console: Console, *, rows: int = 5000, atoms: int = 64) -> None:
@@ -210,11 +210,8 @@ def _serve(app: Any, port: int, message: str, console: Console, *, host: str = "
     """Serve until Ctrl-C or SIGTERM; print the message with the address when the server accepts requests."""
     from gramless.deployment.serving.server import serve
 
-    def on_start(address: str) -> None:
-        console.print(message.format(address))
-
     try:
-        serve(app, port, on_start, host=host, **options)
+        serve(app, port, lambda address: console.print(message.format(address)), host=host, **options)
     except OSError as reason:
         raise InputError(
             f"port {port} of {host} cannot be used ({reason.strerror}): give another --port, 0 for any, or another --host"

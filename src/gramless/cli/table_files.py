@@ -124,20 +124,26 @@ def batches(
 ) -> Iterator[FileRows]:
     """Yield the file in batches of at most `size` rows, or as one batch if `size` is None.
 
-    `n_features` and `first_column` (0 or 1) describe a sparse matrix; None determines them from the file. Columns
-    in `strings` are read from CSV files as strings: a batch of codes such as "01", "02", "2A" may look like numbers.
-    With `held_out`, the test rows of an npz file are read, unless `target` names an array of the training or test rows.
+    The index of each batch numbers the rows of the file from 0. `n_features` and `first_column` (0 or 1) describe a sparse
+    matrix; None determines them from the file. Columns in `strings` are read from CSV files as strings: a batch of codes
+    such as "01", "02", "2A" may look like numbers. With `held_out`, the test rows of an npz file are read, unless `target`
+    names an array of the training or test rows.
     """
     check_readable(path)
-    kind = file_format(path)
+    kind, first = file_format(path), 0
+    parts: Iterator[FileRows]
     if kind in BATCH_FORMATS:
-        yield from (_split_target(frame, target, path) for frame in _frames(path, kind, size, strings, target))
+        parts = (_split_target(frame, target, path) for frame in _frames(path, kind, size, strings, target))
     elif kind in ("excel", "jsonl"):
-        yield from _batches(_split_target(_whole_frame(path, kind), target, path), size)
-    elif kind == "npz":
-        yield from _batches(_npz(path, target, held_out), size)
+        parts = _parts(_split_target(_whole_frame(path, kind), target, path), size)
     else:
-        yield from _batches(_svmlight(path, n_features, first_column), size)
+        rows = _npz(path, target, held_out) if kind == "npz" else _svmlight(path, n_features, first_column)
+        parts = _parts(rows, size)
+    for part in parts:
+        if isinstance(part.X, pd.DataFrame):
+            part.X.index = pd.RangeIndex(first, first + len(part))
+        first += len(part)
+        yield part
 
 
 def _frames(path: Path, kind: str, size: int | None, strings: Collection[str], target: str | None) -> Iterator[pd.DataFrame]:
@@ -291,11 +297,9 @@ def _svmlight(path: Path, n_features: int | None, first_column: int | None) -> F
     return FileRows(scipy.sparse.csr_matrix((x.data, x.indices - first_column, x.indptr), shape=shape), y, first_column)
 
 
-def _batches(rows: FileRows, size: int | None) -> Iterator[FileRows]:
-    if size is None:
-        yield rows
-        return
-    for start in range(0, len(rows), size):
+def _parts(rows: FileRows, size: int | None) -> Iterator[FileRows]:
+    size = len(rows) if size is None else size
+    for start in range(0, max(1, len(rows)), max(1, size)):
         part = slice(start, start + size)
         yield FileRows(select_rows(rows.X, part), None if rows.y is None else rows.y[part], rows.first_column)
 

@@ -30,17 +30,8 @@ from gramless.estimators.novelty import NystromNovelty
 from gramless.inference.probabilities import probabilities_by_method
 from gramless.kernels import RBF, Kernel, ScaledColumns
 from gramless.kernels.stationary import can_use_register_tiles
-from gramless.linalg.operators import evaluate
+from gramless.linalg.operators import expand
 from gramless.linalg.operators.blocks import PackedGaussian
-
-# Largest number of rows whose kernel values are computed at a time, and largest size of these values in bytes.
-BLOCK_ROWS = 4096
-BLOCK_BYTES = 256 * 2**20
-
-
-def block_rows(n_points: int, block_bytes: int) -> int:
-    """Return the number of rows whose kernel values with the points, in both precisions, take `block_bytes`."""
-    return max(1, min(BLOCK_ROWS, block_bytes // (12 * n_points)))
 
 
 @dataclass(frozen=True)
@@ -51,15 +42,11 @@ class KernelExpansion:
     points: Any
     coef: Any
     bias: Any
-    block_bytes: int = BLOCK_BYTES
 
     def __call__(self, X: Any) -> Any:
-        """Return the scores of rows, summed in float64, on the device of the rows."""
-        out = xa.empty((len(X), self.coef.shape[1]), X, np.float64)
-        coef, bias = (xa.astype(part, np.float64) for part in (self.coef, self.bias))
-        for rows in slices(len(X), block_rows(len(self.points), self.block_bytes)):
-            out[rows] = xa.astype(evaluate(self.kernel, X[rows], self.points), np.float64) @ coef + bias
-        return out
+        """Return the scores of rows in float64, on the device of the rows."""
+        scores = xa.astype(expand(self.kernel, X, self.points, xa.like(self.coef, X)), np.float64)
+        return scores + xa.like(self.bias, scores)
 
 
 def expansion_of(model: Any, action: str) -> KernelExpansion:

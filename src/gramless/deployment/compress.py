@@ -28,7 +28,7 @@ from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.threads import slices
 from gramless._core.validation import check_positive
 from gramless.approximation.landmarks import as_points, select
-from gramless.deployment.compiled import BLOCK_BYTES, BLOCK_ROWS, KernelExpansion, block_rows, expansion_of
+from gramless.deployment.compiled import KernelExpansion, expansion_of
 from gramless.deployment.tuning import TUNING
 from gramless.kernels import RBF, Kernel, ScaledColumns
 from gramless.linalg.operators import evaluate
@@ -122,25 +122,25 @@ def compress(
     optimise = rounds > 0 and _as_scaled_rbf(kernel, X.shape[1]) is not None
     m = n_points if n_points is not None else max(1, n // 100)
     n_interpolated = TUNING.interpolated_rows if optimise else 0
-    block_bytes = _block_bytes(expansion, n_interpolated, m, budget)
+    _check_memory(expansion, n_interpolated, m, budget)
     # The gradient steps on float32 values with a large mean would lose the digits of their deviations.
     offset = expansion.bias if objective == "values" else np.zeros_like(expansion.bias)
-    full = KernelExpansion(kernel, X, xa.like(expansion.coef, X), xa.like(expansion.bias - offset, X), block_bytes)
+    full = KernelExpansion(kernel, X, xa.like(expansion.coef, X), xa.like(expansion.bias - offset, X))
     order = rng.permutation(n)
     held_out, rest = (X[xa.indices(part, X)] for part in (order[:n_held_out], order[n_held_out:]))
     rows = _TeacherRows(full, rest, n_interpolated, rng)
     expected = full(held_out)
     ridge = TUNING.start_ridge if optimise else TUNING.least_squares_ridge
     while True:
-        start = as_points(select(landmarks, rest, kernel, m, rng, block_bytes), X) + 0
-        small = _least_squares(kernel, rows.X, rows.Z, start, ridge, block_bytes)
+        start = as_points(select(landmarks, rest, kernel, m, rng, TUNING.block_bytes), X) + 0
+        small = _least_squares(kernel, rows.X, rows.Z, start, ridge)
         if optimise:
             small = _optimised(small, rows, objective, rounds, rng)
         changed = changed_share(objective, expected, small(held_out))
         if n_points is not None or changed <= (loss or 0.0) or 2 * m >= len(rest):
             break
         m *= 2
-        block_bytes = _block_bytes(expansion, n_interpolated, m, budget)
+        _check_memory(expansion, n_interpolated, m, budget)
     rounded = False
     if half:
         with np.errstate(over="ignore"):
@@ -148,7 +148,7 @@ def compress(
         if np.isfinite(points).all():
             coarse = replace(small, points=xa.like(points, X))
             if not optimise:
-                coarse = _least_squares(kernel, rows.X, rows.Z, coarse.points, block_bytes=block_bytes)
+                coarse = _least_squares(kernel, rows.X, rows.Z, coarse.points)
             coarse_changed = changed_share(objective, expected, coarse(held_out))
             if coarse_changed <= changed:
                 small, changed, rounded = coarse, coarse_changed, True
@@ -172,8 +172,8 @@ def compress(
     return copied
 
 
-def _block_bytes(expansion: KernelExpansion, n_interpolated: int, m: int, budget: int) -> int:
-    """Return the bytes that a block of kernel values may take; MemoryError if the other parts exceed the budget."""
+def _check_memory(expansion: KernelExpansion, n_interpolated: int, m: int, budget: int) -> None:
+    """Raise MemoryError if the compression to `m` points exceeds the budget."""
     (n, d), k = expansion.points.shape, expansion.coef.shape[1]
     itemsize, n_rows = expansion.points.dtype.itemsize, (1 + n_interpolated) * n
     parts = {
@@ -181,11 +181,9 @@ def _block_bytes(expansion: KernelExpansion, n_interpolated: int, m: int, budget
         "scores": 5 * n_rows * k * 8,
         "normal equations": 6 * m * m * 8,
         "gradient steps": 5 * max(TUNING.batch_rows, n_rows // TUNING.steps_per_round) * m * itemsize,
-        "one row of kernel values": 12 * n,
+        "kernel values": TUNING.block_bytes,
     }
-    memory = MemoryEstimate(parts)
-    memory.check(budget, "compress to fewer points, or set a larger memory_budget of the model")
-    return min(BLOCK_BYTES, (budget - memory.nbytes) // 2)
+    MemoryEstimate(parts).check(budget, "compress to fewer points, or set a larger memory_budget of the model")
 
 
 # Objectives
@@ -261,7 +259,7 @@ def interpolated_rows(kernel: Kernel, X: Any, rng: np.random.RandomState) -> Any
     """
     n, width = X.shape
     out, n_candidates = xa.empty(X.shape, X), min(TUNING.neighbour_candidates, n)
-    for rows in slices(n, BLOCK_ROWS):
+    for rows in slices(n, TUNING.rows_per_draw):
         candidates = rng.choice(n, size=n_candidates, replace=False)
         own = X[rows]
         similarity = xa.to_numpy(evaluate(kernel, own, X[xa.indices(candidates, X)]))
@@ -286,19 +284,15 @@ def _as_scaled_rbf(kernel: Kernel, width: int) -> tuple[float, np.ndarray] | Non
 
 
 def _least_squares(
-    kernel: Kernel,
-    X: Any,
-    Z: Any,
-    points: Any,
-    ridge: float = TUNING.least_squares_ridge,
-    block_bytes: int = BLOCK_BYTES,
+    kernel: Kernel, X: Any, Z: Any, points: Any, ridge: float = TUNING.least_squares_ridge
 ) -> KernelExpansion:
     """Return the least-squares coefficients and bias for given points, from normal equations in float64."""
     sums = RidgeSums(len(points), Z.shape[1], X)
-    for rows in slices(len(X), block_rows(len(points), block_bytes)):
+    # Kernel values in the precision of the points, and converted to float64.
+    for rows in slices(len(X), max(1, TUNING.block_bytes // (16 * len(points)))):
         sums.add(evaluate(kernel, X[rows], points), Z[rows])
     solution = sums.solve(ridge * sums.trace / len(points))
-    return KernelExpansion(kernel, points, solution.A, solution.bias, block_bytes)
+    return KernelExpansion(kernel, points, solution.A, solution.bias)
 
 
 def _optimised(
@@ -337,7 +331,6 @@ class ExpansionDescent:
         assert scaled_rbf is not None
         self._gamma, scales = scaled_rbf
         self._n_steps, self._count, self._objective = n_steps, 0, objective
-        self._block_bytes = start.block_bytes
         self._scales = xa.like(scales, points)
         self._points, self._coef, self._bias = (xa.like(part, points) + 0 for part in (points, start.coef, start.bias))
         self._log_factors = xa.zeros((points.shape[1],), points)  # logarithms of the factors of the scales
@@ -402,4 +395,4 @@ class ExpansionDescent:
         """Return the current expansion."""
         scales = self._scales * xa.namespace(self._scales).exp(self._log_factors)
         kernel = ScaledColumns(RBF(self._gamma), xa.to_numpy(scales).astype(np.float64))
-        return KernelExpansion(kernel, self._points, self._coef, self._bias, self._block_bytes)
+        return KernelExpansion(kernel, self._points, self._coef, self._bias)

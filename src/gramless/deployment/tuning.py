@@ -21,6 +21,8 @@ class DeploymentTuning:
     # Rows whose novelty is computed at a time.
     novelty_rows: int = 512
 
+    # compress: size in bytes of a block of kernel values, which is added to the normal equations.
+    block_bytes: int = 64 * 2**20
     # compress: fraction and limits of the points that measure the loss. 5,000 rows measure a share to a fraction of a
     # percentage point; further rows are more useful for the fit.
     held_out_fraction: float = 0.2
@@ -33,6 +35,8 @@ class DeploymentTuning:
     # compress: interpolated rows per point, and candidates among which the nearest neighbour of a row is searched.
     interpolated_rows: int = 4
     neighbour_candidates: int = 256
+    # compress: rows for which the candidates are drawn together.
+    rows_per_draw: int = 4096
     # compress: rows of a gradient step; more if a round would have more steps than `steps_per_round`.
     batch_rows: int = 250
     steps_per_round: int = 256

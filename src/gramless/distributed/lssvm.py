@@ -77,10 +77,9 @@ def fit_least_squares(
     blocks, counts = _grouped(rows)
     op = DistributedOperator(client, blocks, counts, kernel, 1.0 / (settings.C * weights), rows.dtype, cache=plan.cached)
     check_diagonal(op)
-    nothing = np.zeros(Z.shape, rows.dtype), np.zeros(Z.shape[1], rows.dtype)
     features = dask.delayed(attrgetter("X"), pure=False)
     points = lazy_array(map(features, rows.pieces), rows.counts, (rows.d,), rows.dtype)
-    fit = ExpansionFit(kernel, points, points, np.arange(rows.n), "cpu", *nothing, plan, "cg", op)
+    fit = ExpansionFit(kernel, points, points, np.arange(rows.n), "cpu", plan, "cg", op)
     solve_expansion(
         fit,
         Z,

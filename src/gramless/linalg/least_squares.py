@@ -79,11 +79,6 @@ class LeastSquaresSettings:
         if isinstance(self.solver, Solver):
             self.solver._validate_params()
 
-    @property
-    def stops_by_predictions(self) -> bool:
-        """Whether conjugate gradients stop as soon as the predictions have converged."""
-        return self.tol == "auto" and isinstance(self.solver, str)
-
     def plan(
         self, kernel: Kernel, shape: tuple[int, int], n_outputs: int, dtype: Any, device: str, *, dense: bool = False
     ) -> SolverPlan:
@@ -127,12 +122,12 @@ class ExpansionFit:
     support: np.ndarray
     """Row numbers of the points in the training data."""
     device: str
-    coef: np.ndarray
-    intercept: np.ndarray
     plan: SolverPlan
     solver: str
     op: Any
     """The matrix `K + diag(ridge)`."""
+    coef: np.ndarray = field(init=False)
+    intercept: np.ndarray = field(init=False)
     result: SolveResult | None = None
     """None while the solver is running."""
 
@@ -173,8 +168,7 @@ def fit_expansion(
     precision, storage = precision_of(settings.device), storage_of(settings.device)
     op = KernelOperator(device_points, kernel, ridge, cache=plan.cached, precision=precision, storage=storage)
     check_diagonal(op)
-    nothing = np.zeros((len(train), Z.shape[1]), dtype), np.zeros(Z.shape[1], dtype)
-    fit = ExpansionFit(kernel, points, device_points, train, device, *nothing, plan, name, op)
+    fit = ExpansionFit(kernel, points, device_points, train, device, plan, name, op)
     monitor = None
     if held_out is not None:
         validation = xa.to_device(_rows_of(X, held_out, train, kernel), device)
@@ -234,9 +228,7 @@ def solve_expansion(
     _warn_unless_converged(settings.estimator_name, system, result, solver)
 
 
-def warn_of_rounding(
-    kernel: Kernel, points: Array, coef: np.ndarray, targets: np.ndarray, tuning: LinalgTuning = TUNING
-) -> None:
+def warn_of_rounding(kernel: Kernel, points: Array, coef: np.ndarray, targets: np.ndarray) -> None:
     """Warn if the stored precision of the coefficients changes scores by more than a fraction of the size of the targets.
 
     Independent rounding errors of the terms `a_i K(x, x_i)` add up to `eps ||a|| max K(x, x)^(1/2) max K(x_i, x_i)^(1/2)`.
@@ -249,7 +241,7 @@ def warn_of_rounding(
     # A constant target has no deviations to compare with, so the rounding errors are compared with its value.
     sizes = np.where(sizes > np.finfo(np.float64).eps * np.abs(targets).max(axis=0), sizes, np.abs(targets).max(axis=0))
     share = float(np.max(errors / np.maximum(sizes, np.finfo(np.float64).tiny)))
-    if share > tuning.largest_rounding:
+    if share > TUNING.largest_rounding:
         warn_caller(
             f"rounding errors of {coef.dtype} coefficients change the scores by about {share:.1g} times the size of the "
             "targets: use dtype='float64', lower C, or scale the features",
@@ -268,9 +260,8 @@ def make_solver(
     solver = settings.solver if isinstance(settings.solver, Solver) else _solver_by_name(settings, plan, op)
     if not isinstance(solver, CG) or solver.preconditioner is not None or plan.n_landmarks == 0:
         return solver
-    preconditioned = clone(solver)
-    preconditioned.preconditioner = planned_preconditioner(op, plan, rng, landmark_columns, damping=solver.damping)
-    return preconditioned
+    preconditioner = planned_preconditioner(op, plan, rng, landmark_columns, damping=solver.damping)
+    return clone(solver).set_params(preconditioner=preconditioner)
 
 
 def planned_preconditioner(
@@ -304,7 +295,7 @@ def _solver_by_name(settings: LeastSquaresSettings, plan: SolverPlan, op: Kernel
         options["max_iter"] = options["n_members"] = settings.max_iter
     if plan.block_size:
         options["block_size"] = plan.block_size
-    if plan.solver == "cg" and settings.stops_by_predictions and not is_small:
+    if plan.solver == "cg" and settings.tol == "auto" and not is_small:
         options["convergence_test"] = predictions_converged(op.ridge, intercept=settings.fit_intercept)
     known = cls._get_param_names()
     return cls(**{name: value for name, value in options.items() if name in known})

@@ -44,19 +44,19 @@ def normal_objective(W: Array, R: Array, rhs: Array, target_squares: Array) -> A
     return objective
 
 
-def normal_predictions_converged(
-    rhs: Array, target_squares: Array, *, error_fraction: float = TUNING.error_fraction
-) -> Callable[[Array, Array], bool]:
+def normal_predictions_converged(rhs: Array, target_squares: Array, tol: float) -> Callable[[Array, Array], bool]:
     """Return the stopping rule `f(W, R)` of the preconditioned normal equations with right-hand side `rhs`.
 
     In their coordinates the squared residual norm is close to the excess of the objective over its minimum. It is compared
-    with the objective of each output.
+    with the objective of each output, or with `tol` squared times the squares of its centred targets, if these are larger.
+    The norm of `rhs` is no measure of convergence, because a few rows far from all landmarks can make it much larger.
     """
     xp = xa.namespace(rhs)
 
     def converged(W: Array, R: Array) -> bool:
         objective = normal_objective(W, R, rhs, target_squares)
-        return bool(xp.all(_column_norms(R) ** 2 <= error_fraction**2 * objective))
+        bound = xp.maximum(TUNING.error_fraction**2 * objective, tol**2 * target_squares)
+        return bool(xp.all(_column_norms(R) ** 2 <= bound))
 
     return converged
 

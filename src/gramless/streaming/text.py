@@ -12,6 +12,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +78,16 @@ def frames(
     if names is not None:
         options |= {"names": list(names), "header": None}
     try:
+        _check_width(path, separator, names)
         repeated = [] if names is not None or rename_repeated else repeated_names(path, separator)
         if repeated:
             # pandas would rename them: a copy of the target could become a feature.
             raise ValueError(f"{path} has more than one column named {', '.join(map(repr, repeated))}: rename them")
         if size is None:
-            yield _with_numbers(pd.read_csv(path, **options), separator, strings, path)
+            yield _with_numbers(pd.read_csv(path, **options), separator, strings)
             return
         with pd.read_csv(path, chunksize=size, **options) as reader:
-            yield from (_with_numbers(frame, separator, strings, path) for frame in reader)
+            yield from (_with_numbers(frame, separator, strings) for frame in reader)
     except pd.errors.EmptyDataError as reason:
         raise ValueError(f"{path} is empty") from reason
     except (pd.errors.ParserError, csv.Error, EOFError, OSError, UnicodeDecodeError, zlib.error) as reason:
@@ -100,6 +102,18 @@ def repeated_names(path: Path, separator: str) -> list[str]:
     return sorted({name for name in named if named.count(name) > 1})
 
 
+def _check_width(path: Path, separator: str, names: Sequence[str] | None) -> None:
+    """Raise ValueError if the first row has more values than the header has names.
+
+    pandas would use the surplus values as row names, which shifts the column names by one column.
+    """
+    with open_text(path) as file, suppress(csv.Error):  # pandas reads cells that are too long for `csv`
+        rows = csv.reader(file, delimiter=separator, skipinitialspace=True)
+        header = next(rows, []) if names is None else names
+        if len(next(filter(None, rows), [])) > len(header):
+            raise ValueError(f"{path}: rows have more values than the header has names; name all columns")
+
+
 def as_numbers(known: Any, separator: str) -> Any | None:
     """Return a column of strings as numbers, or None if one is not a number."""
     pd = import_reader("pandas")
@@ -111,12 +125,9 @@ def as_numbers(known: Any, separator: str) -> Any | None:
         return None
 
 
-def _with_numbers(frame: Any, separator: str, strings: Collection[str], path: Path) -> Any:
+def _with_numbers(frame: Any, separator: str, strings: Collection[str]) -> Any:
     """Convert columns that pandas read as strings because of missing values or decimal commas to numbers."""
     pd = import_reader("pandas")
-    if len(frame) and not isinstance(frame.index, pd.RangeIndex):
-        # pandas uses surplus values as row names, which would shift the column names by one column.
-        raise ValueError(f"{path}: rows have more values than the header has names; name all columns")
     for name in frame.columns:
         column = frame[name]
         if name in strings or pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):

@@ -166,9 +166,11 @@ def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
     search = new_search(order)
     finalists = search.run()
     if finalists and finalists[0].n < n:
-        best = finalists[0].setting
-        X = preparations[best.scaling](encoded)
-        nearby = local_rows(X if best.scales is None else X * np.array(best.scales), options, most_rows, rng)
+        best = finalists[0]
+        scales = best.setting.scales
+        X = preparations[best.setting.scaling](encoded) * (1.0 if scales is None else np.array(scales))
+        losses = search.loss.by_row(best.predictions, order[: best.n])
+        nearby = local_rows(X, order[: best.n], losses, options, most_rows, rng)
         loss, spread, search = search.loss, search.spread, new_search(nearby)
         finalists = search.run_local(finalists, spread)
     loss = search.loss
@@ -213,7 +215,11 @@ def _affordable(
     sample, fit_seconds = rows[:searched], tuning.shares["fit"] * options.seconds
     chosen = choose(finalists, loss, sample, tuning.members)
     reductions = list(plan.reductions)
-    affordable = tuning.members if searched == n else members_within(n, fit_seconds, tuning)
+    affordable = tuning.members
+    if searched < n and part_size(n, 1, fit_seconds, memory, tuning=tuning) == n:
+        affordable = members_within(n, fit_seconds, tuning)
+    elif searched < n:
+        affordable = tuning.partitioned_members
     if len(chosen) > affordable:
         reductions.append(f"the average has {affordable} of {len(chosen)} settings, to stay within the time budget")
         chosen = choose(finalists, loss, sample, affordable)

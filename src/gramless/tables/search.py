@@ -503,14 +503,23 @@ class SettingSearch:
 NOTHING_FITTED = "no setting could be fitted: the kernel matrix is singular for every C"
 
 
-def local_rows(X: np.ndarray, options: SearchOptions, most: int, rng: np.random.RandomState) -> np.ndarray:
-    """Return row indices of random local subsets, as many as the time budget of the third stage allows."""
+def local_rows(
+    X: np.ndarray, known: np.ndarray, losses: np.ndarray, options: SearchOptions, most: int, rng: np.random.RandomState
+) -> np.ndarray:
+    """Return row indices of random local subsets, as many as the time budget of the third stage allows.
+
+    Subsets are drawn in proportion to the sum of the `losses` of the rows `known` in them, because few subsets may have
+    almost the complete loss of a skewed target, and settings should be compared there.
+    """
     tuning = options.tuning
     evaluations = narrowed_evaluations(tuning.local_finalists, tuning.local_evaluations)
     count = min(most, rows_within(tuning.shares["third"] * options.seconds, evaluations, tuning))
     tree = Partition(max(1, count // tuning.local_subsets)).fit(X)
     parts = tree.parts(X)
-    return np.flatnonzero(np.isin(parts, rng.permutation(tree.n_parts_)[: tuning.local_subsets]))
+    # One further average row in each subset, so that subsets without known rows can be drawn.
+    totals = np.bincount(parts[known], weights=losses, minlength=tree.n_parts_) + max(losses.mean(), np.finfo(float).tiny)
+    drawn = rng.choice(tree.n_parts_, min(tuning.local_subsets, tree.n_parts_), replace=False, p=totals / totals.sum())
+    return np.flatnonzero(np.isin(parts, drawn))
 
 
 def _finite(found: list[Evaluation]) -> list[Evaluation]:

@@ -51,6 +51,9 @@ class TablesTuning:
     """Scales learned from a smaller share of the rows are treated as independent of the rows."""
     members: int = 6
     """Largest number of settings that are averaged."""
+    partitioned_members: int = 3
+    """The same for a table that is divided into local partitions, which become smaller: at equal cost, the leave-one-out
+    loss was 6 % lower on movies with three settings than with one, and 0.3 % lower on bank with two."""
     greedy_rounds: int = 12
     """Rounds of the greedy selection of the average."""
     margin: float = 2.0
@@ -139,5 +142,6 @@ FAST = TablesTuning(
     learned_kernels=1,
     learning_steps=5,
     members=2,
+    partitioned_members=1,
     budget_share=0.2,
 )

@@ -19,8 +19,9 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless.approximation.landmarks.rule import LandmarkRule, cross, eliminate, reference, rows_per_block, to_host
+from gramless.approximation.landmarks.rule import LandmarkRule, eliminate, reference, rows_per_block, to_host
 from gramless.kernels.base import Kernel
+from gramless.linalg.operators.blocks import cross
 
 # Squared cosines closer to one than this equal one up to float32 rounding errors with thousands of landmarks.
 _LEAST_FLOAT32_GAP = 1e-2

@@ -26,7 +26,6 @@ from gramless._core.threads import slices
 from gramless._core.validation import check_positive
 from gramless.approximation.landmarks.rule import (
     LandmarkRule,
-    cross,
     eliminate,
     fits_limit,
     reference,
@@ -34,6 +33,7 @@ from gramless.approximation.landmarks.rule import (
     to_host,
 )
 from gramless.kernels.base import Kernel
+from gramless.linalg.operators.blocks import cross
 
 # Multiple of eps, relative to the trace, below which a residual is a rounding error.
 _ROUNDING = 10.0

@@ -22,8 +22,9 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
-from gramless.approximation.landmarks.rule import LandmarkRule, cross, rows_per_block, to_host
+from gramless.approximation.landmarks.rule import LandmarkRule, rows_per_block, to_host
 from gramless.kernels.base import Kernel
+from gramless.linalg.operators.blocks import cross
 
 
 @dataclass(eq=False, repr=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -14,7 +13,6 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.approximation.tuning import TUNING
 from gramless.kernels.base import Kernel
-from gramless.linalg.operators.blocks import evaluate
 
 _MEMORY_LIMIT: ContextVar[int | None] = ContextVar("bytes that a landmark rule may allocate", default=None)
 
@@ -60,14 +58,6 @@ class LandmarkRule(BaseEstimator):
             Row indices (a NumPy integer vector), or points with the columns of `X`.
         """
         raise NotImplementedError
-
-
-def cross(kernel: Kernel, X: Array, rows: Any, columns: Any, dtype: Any = None) -> Array:
-    """Return `K(X[rows], X[columns])` in `dtype` (default: that of the data), in parallel if the kernel allows it."""
-    dtype = xa.numpy_dtype(reference(X)) if dtype is None else dtype
-    if not kernel.uses_points:
-        return xa.astype(kernel.block(X, rows, columns), dtype)
-    return evaluate(kernel, xa.astype(xa.take_rows(X, rows), dtype), xa.astype(xa.take_rows(X, columns), dtype))
 
 
 def rows_per_block(width: int) -> int:

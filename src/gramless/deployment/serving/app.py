@@ -149,7 +149,7 @@ def scoring_app(
     app.router.route_class = _RequestRoute
     prediction: dict[str, Any] = {"response_model": PredictionResponse, "responses": _PREDICTION_RESPONSES}
 
-    # The route without a name is matched first.
+    # The OpenAPI document lists the routes in the order of registration; the last decorator registers first.
     @app.post("/models/{name}/predict", summary="Predictions of a model", **prediction)
     @app.post("/predict", summary="Predictions of the first model", **prediction)
     async def predict(request: Request) -> Response:

@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel, Field, field_validator
+from scipy.ndimage import center_of_mass
 from starlette.middleware import Middleware
 
 from gramless.deployment.serving.server import PAGE_HEADERS, AccessMiddleware
@@ -77,11 +78,8 @@ def centred(drawing: np.ndarray, side: int) -> np.ndarray:
     scale = _BOX * side / max(cropped.shape)
     height, width = (max(1, round(scale * length)) for length in cropped.shape)
     small = equal_areas(cropped.shape[0], height) @ cropped @ equal_areas(cropped.shape[1], width).T
-    mass = small.sum()
-    middle = (side - 1) / 2
-    top = round(middle - float((small.sum(axis=1) @ np.arange(height)) / mass))
-    left = round(middle - float((small.sum(axis=0) @ np.arange(width)) / mass))
-    top, left = (min(max(place, 0), side - length) for place, length in ((top, height), (left, width)))
+    offsets = np.rint((side - 1) / 2 - np.array(center_of_mass(small))).astype(int)
+    top, left = np.clip(offsets, 0, (side - height, side - width))
     image = np.zeros((side, side))
     image[top : top + height, left : left + width] = small
     return image

@@ -11,9 +11,7 @@ import asyncio
 import hmac
 import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -48,9 +46,15 @@ def serve(
     """
     import uvicorn
 
+    class GracefulServer(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            """Stop after the running requests, on a second Ctrl-C at once; the base class raises the signal again."""
+            self.force_exit = self.should_exit and sig == signal.SIGINT
+            self.should_exit = True
+
     limits = Limits() if limits is None else limits
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listening, _signals_ignored_after_shutdown():
+    with socket.socket(family) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
         shown = f"[{host}]" if ":" in host else host
@@ -63,7 +67,7 @@ def serve(
             timeout_graceful_shutdown=int(limits.stopping_seconds),
             server_header=False,
         )
-        uvicorn.Server(config).run(sockets=[listening])
+        GracefulServer(config).run(sockets=[listening])
 
 
 def protocol_with_header_timeout(limits: Limits) -> type[asyncio.Protocol]:
@@ -114,20 +118,6 @@ def protocol_with_header_timeout(limits: Limits) -> type[asyncio.Protocol]:
                 self.transport.close()
 
     return HeaderTimeoutProtocol
-
-
-@contextmanager
-def _signals_ignored_after_shutdown() -> Iterator[None]:
-    """Ignore the signal that uvicorn raises again after its graceful shutdown."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def error_response(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -1,7 +1,7 @@
 """Matrices as operators: multiplied with, and not necessarily stored."""
 
 from gramless.linalg.operators.base import BorderedOperator, DenseOperator, LinearSystem, Operator
-from gramless.linalg.operators.blocks import byte_rows, evaluate, expand
+from gramless.linalg.operators.blocks import byte_rows, cross, evaluate, expand
 from gramless.linalg.operators.kernel import KernelOperator, check_diagonal, nbytes_cached
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Operator",
     "byte_rows",
     "check_diagonal",
+    "cross",
     "evaluate",
     "expand",
     "nbytes_cached",

@@ -1,6 +1,7 @@
 """Blocks of kernel values, and kernel expansions, computed tile by tile on all cores.
 
 evaluate(k, X, Y)           K(X, Y)
+cross(k, X, rows, columns)  K(X[rows], X[columns]), which a precomputed kernel reads from X
 expand(k, X, points, coef)  K(X, points) @ coef, with a few tiles of K in memory
 """
 
@@ -68,6 +69,17 @@ def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array | None = None, *, n_
 
     parallel_for(tasks, fill, workers_for(kernel, X))
     return out
+
+
+def cross(kernel: Kernel, X: Array, rows: Any, columns: Any, dtype: Any = None, out: Array | None = None) -> Array:
+    """Return `K(X[rows], X[columns])`, computed in `dtype` (by default that of `X`) and written to `out`."""
+    if not kernel.uses_points:
+        block = kernel.block(X, rows, columns, out=out)
+        return block if dtype is None else xa.astype(block, dtype)
+    left, right = xa.take_rows(X, rows), xa.take_rows(X, columns)
+    if dtype is not None:
+        left, right = xa.astype(left, dtype), xa.astype(right, dtype)
+    return evaluate(kernel, left, right, out=out)
 
 
 def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str = "highest") -> Array:

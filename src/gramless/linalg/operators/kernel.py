@@ -29,7 +29,7 @@ from gramless.linalg.operators.base import CAPABILITIES, Operator
 from gramless.linalg.operators.blocks import (
     SymmetricGaussian,
     byte_rows,
-    evaluate,
+    cross,
     expand,
     is_register_problem,
     tile_edge,
@@ -146,7 +146,7 @@ class KernelOperator(Operator):
         return total
 
     def rows_times(self, idx: np.ndarray, V: Array) -> Array:
-        if self.cache or not self.kernel.uses_points:
+        if self.cache:
             return self.rows(idx) @ V
         if self.fused is not None:
             product = self.fused(self.fused.operand.take(idx), V)
@@ -162,12 +162,7 @@ class KernelOperator(Operator):
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
         idx = np.asarray(idx)
-        if self.cache:
-            block = self._cached_rows(idx, out)
-        elif self.kernel.uses_points:
-            block = evaluate(self.kernel, xa.take_rows(self.X, idx), self.X, out=out)
-        else:
-            block = self.kernel.block(self.X, idx, slice(None), out=out)
+        block = self._cached_rows(idx, out) if self.cache else cross(self.kernel, self.X, idx, slice(None), out=out)
         at = xa.indices(np.arange(len(idx)), self.reference), xa.indices(idx, self.reference)
         block[at] += xa.take_rows(self.ridge, idx)
         return block

@@ -24,7 +24,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.kernels.base import Kernel
-from gramless.linalg.operators.blocks import evaluate
+from gramless.linalg.operators.blocks import cross
 from gramless.linalg.operators.fused import FusedProduct
 from gramless.linalg.operators.tile_product import compiles, product, transposed_product
 from gramless.linalg.tuning import TUNING, LinalgTuning
@@ -126,42 +126,31 @@ class LocalColumns(TallMatrix):
         self._X, self._kernel = X, kernel
         self._fused = None if store or fused is None else (fused, fused.of(landmarks))
         self.sums = np.dtype(np.float64) if self._fused is None else self.dtype
-        self._points = self._rounded(landmarks)
-        super().__init__((X.shape[0], len(landmarks)), self._values, store=store, n_entries=X.shape[0] ** 2 // 2)
+        super().__init__((X.shape[0], len(landmarks)), self._block, store=store, n_entries=X.shape[0] ** 2 // 2)
 
-    def _rounded(self, rows: Any) -> Array:
-        """Return points in the precision of the matrix: rounded if its products are fused."""
+    def _block(self, rows: Any, dtype: Any = None) -> Array:
+        """Return `K(rows, s)`, with rounded points if the products are fused."""
         if self._fused is None:
-            return xa.take_rows(self._X, rows)
-        part = self._fused[0].operand.take(rows)
-        return part.points(slice(0, part.n))
-
-    def _values(self, rows: slice) -> Array:
-        if self._fused is not None:
-            everything, landmarks = self._fused
+            return cross(self._kernel, self._X, rows, self.landmarks, dtype)
+        everything, landmarks = self._fused
+        if dtype is None:
             return landmarks.block(everything.operand.take(rows))
-        if not self._kernel.uses_points:
-            return self._kernel.block(self._X, rows, self.landmarks)
-        return evaluate(self._kernel, xa.take_rows(self._X, rows), self._points)
+        return self._kernel(self._points(rows), self._points(self.landmarks))
 
-    def _looked_up(self, rows: np.ndarray) -> Array:
-        """Return a block of a given kernel matrix in float64; only the block is converted."""
-        block = xa.astype(xa.submatrix(self._X, rows, self.landmarks), np.float64)
-        return self._kernel.block(block, slice(None), slice(None))
+    def _points(self, rows: np.ndarray) -> Array:
+        """Return points in float64, rounded if the products are fused."""
+        points = xa.take_rows(self._X, rows) if self._fused is None else self._fused[0].of(rows).rounded_points()
+        return xa.astype(points, np.float64)
 
     def square(self) -> Array:
         """Return `K(s, s)` in float64."""
-        if not self._kernel.uses_points:
-            return self._looked_up(self.landmarks)
-        points = xa.astype(self._points, np.float64)
-        return evaluate(self._kernel, points, points)
+        return self._block(self.landmarks, np.float64)
 
     def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
         """Return `K(rows, s)` and the diagonal `K(x, x)` of these rows in float64."""
-        if not self._kernel.uses_points:
-            return self._looked_up(rows), xa.astype(xa.take_rows(self._kernel.diag(self._X), rows), np.float64)
-        part = xa.astype(self._rounded(rows), np.float64)
-        return self._kernel(part, xa.astype(self._points, np.float64)), self._kernel.diag(part)
+        kernel = self._kernel
+        diagonal = kernel.diag(self._points(rows)) if kernel.uses_points else xa.take_rows(kernel.diag(self._X), rows)
+        return self._block(rows, np.float64), xa.astype(diagonal, np.float64)
 
     def transposed_times(self, V: Array) -> Array:
         if self._fused is None:

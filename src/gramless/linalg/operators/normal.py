@@ -183,7 +183,7 @@ class NormalFactors:
 
     def _lower(self, which: int) -> Array:
         """Return a matrix with `L` (0) or `A^T` (1) in its lower triangle; both share one matrix, and its diagonal."""
-        xa.add_diagonal_(self._matrix, self._diagonals[which] - self._diagonal())
+        xa.set_diagonal_(self._matrix, self._diagonals[which])
         return self._matrix.T if which else self._matrix
 
     def penalised(self, B: Array) -> Array:

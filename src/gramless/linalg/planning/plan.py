@@ -113,6 +113,8 @@ class BlockSettings:
     """Whether the factors of all blocks are cached."""
     columns: int = 0
     """Matrices of the size of the solution that the solver keeps in addition."""
+    square: bool = False
+    """Whether only the columns of the block's own rows are stored."""
 
 
 def solver_name(solver: str | Solver) -> str:
@@ -255,12 +257,12 @@ def _iterative_plan(
         if 2 * gram <= budget - with_tiles.nbytes:
             recomputed, base = False, with_tiles
     base.check(budget, "raise memory_budget or fit on fewer rows")
-    m, store, size = 0, False, 0
+    m, store = 0, False
     if name == "sketch_project":
-        size = _add_sketch(base, s, blocks, budget)
+        blocks = BlockSettings(default_block_size(s.n) if blocks is None else blocks.size, columns=4, square=True)
+    size = 0 if blocks is None else _add_block(base, s, blocks, budget)
+    if name == "sketch_project":
         gram += size * s.n * s.itemsize  # the rows of a block, gathered from the cached tiles
-    elif blocks is not None:
-        size = _add_block(base, s, blocks, budget)
     if name == "cg":
         m, store = _landmarks(s, n_landmarks, budget - base.nbytes, tol, C, tuning)
     base.parts["preconditioner"] = _preconditioner_bytes(s, m, store, tuning)
@@ -292,6 +294,8 @@ def _iterative_memory(s: ProblemSize, recomputed: bool, tuning: LinalgTuning) ->
 
 
 def _block_bytes(s: ProblemSize, blocks: BlockSettings, size: int) -> int:
+    if blocks.square:
+        return 4 * size * size * s.itemsize
     # On the CPU tiles are written into the block; on a device the kernel's temporaries are as large as the block.
     copies = 1 + (s.temporaries if s.device != "cpu" else 0)
     factors = -(-s.n // size) * size * size * s.itemsize if blocks.reused else 0
@@ -301,7 +305,8 @@ def _block_bytes(s: ProblemSize, blocks: BlockSettings, size: int) -> int:
 def _add_block(memory: MemoryEstimate, s: ProblemSize, blocks: BlockSettings, budget: int) -> int:
     """Add the block to the estimate and return its size, reduced to the budget if it is adjustable."""
     memory.parts["solution"] += blocks.columns * s.n * (s.k + 1) * s.itemsize
-    size, left = min(blocks.size, s.n + 1), budget - memory.nbytes
+    # The bordered matrix of solvers that read full rows has one more row.
+    size, left = min(blocks.size, s.n if blocks.square else s.n + 1), budget - memory.nbytes
     fitting = size
     while fitting > 1 and _block_bytes(s, blocks, fitting) > left:
         fitting = int(fitting * 0.9)
@@ -309,16 +314,6 @@ def _add_block(memory: MemoryEstimate, s: ProblemSize, blocks: BlockSettings, bu
         size = fitting
     memory.parts["block"] = _block_bytes(s, blocks, size)
     memory.check(budget, f"use block_size={fitting} or less, or raise memory_budget")
-    return size
-
-
-def _add_sketch(memory: MemoryEstimate, s: ProblemSize, blocks: BlockSettings | None, budget: int) -> int:
-    """Add three solutions and the square block of `sketch_project` to the estimate, and return the size of the block."""
-    memory.parts["solution"] += 4 * s.n * (s.k + 1) * s.itemsize
-    size = min(s.n, default_block_size(s.n) if blocks is None else blocks.size)
-    memory.parts["block"] = 4 * size * size * s.itemsize
-    fitting = int(np.sqrt(max(0, budget - memory.nbytes + memory.parts["block"]) / (4 * s.itemsize)))
-    memory.check(budget, f"use block_size={max(1, fitting)} or less, or raise memory_budget")
     return size
 
 

@@ -12,7 +12,6 @@ Reference: Andrecut 2016, eqs. (67)-(68).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -21,7 +20,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import Solver, Status, Step
+from gramless.linalg.solvers.base import Solver, State, Status, Step
 
 _PREFIX = "run_"
 
@@ -88,9 +87,7 @@ class Averaged(Solver):
         """Maximum number of iterations of all runs together."""
         return sum(run.max_iter for run in self.runs())
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         state = dict(state or {})
         start, total = state.get("start", W), state.get("total", xa.zeros(tuple(W.shape), W))
         all_converged = bool(state.get("agreed", True))

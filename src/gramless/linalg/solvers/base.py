@@ -26,6 +26,8 @@ from gramless._core.progress import Progress
 from gramless.linalg.operators.base import Operator
 
 Record = dict[str, Any]
+State = dict[str, Any] | None
+"""`Step.state` of the step from which a solver continues; None if it starts."""
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 
 
@@ -150,9 +152,7 @@ class Solver(BaseEstimator):
     tol: float
     max_iter: int
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         """Iterate from `W`, or continue from the `state` of an earlier step.
 
         Parameters
@@ -277,14 +277,11 @@ def solve(
                     f"{type(solver).__name__}: the residual is not finite after {n_iter} iterations; the kernel values are "
                     "too large or too small for the precision: scale the data, or change the kernel's settings"
                 )
-            if step.status is not None:
-                status = step.status
-                break
-            if stopped:
-                status = Status.STOPPED
-                break
-            if monitor is not None and n_iter - best_at >= patience:
-                status = Status.NO_IMPROVEMENT
+            ended = step.status or (Status.STOPPED if stopped else None)
+            if ended is None and monitor is not None and n_iter - best_at >= patience:
+                ended = Status.NO_IMPROVEMENT
+            if ended is not None:
+                status = ended
                 break
             # No checkpoint after the last iteration, because a resumed solve would compute one more iteration.
             if checkpoint is not None and n_iter % checkpoint.every == 0 and n_iter < solver.max_iter:
@@ -293,13 +290,8 @@ def solve(
             clock = time.perf_counter()
     if checkpoint is not None:
         checkpoint.remove()
-    return SolveResult(
-        W=best_W if monitor is not None and history else step.W,
-        n_iter=n_iter,
-        residual=step.residual,
-        status=status,
-        history=history,
-    )
+    W = best_W if monitor is not None and history else step.W
+    return SolveResult(W, n_iter, step.residual, status, history)
 
 
 def check_requirements(solver: Solver, op: Operator) -> None:
@@ -314,12 +306,20 @@ def check_requirements(solver: Solver, op: Operator) -> None:
     """
     missing = [name for name in solver.requires if name not in op.capabilities]
     if missing:
-        declared = {cls.__name__: cls.requires for cls in Solver.__subclasses__() if isinstance(cls.requires, tuple)}
+        declared = {cls.__name__: cls.requires for cls in _methods(Solver) if isinstance(cls.requires, tuple)}
         able = [name for name, needs in declared.items() if set(needs) <= op.capabilities]
         raise TypeError(
             f"{type(solver).__name__} needs {', '.join(map(repr, missing))} of its operator, which {type(op).__name__} does "
             f"not have; it has {sorted(op.capabilities)}, enough for {', '.join(sorted(able)) or 'no solver'}"
         )
+
+
+def _methods(base: type[Solver]) -> Iterator[type[Solver]]:
+    """Yield the subclasses that define an iteration."""
+    for cls in base.__subclasses__():
+        if "steps" in vars(cls):
+            yield cls
+        yield from _methods(cls)
 
 
 def _is_matrix(value: Any) -> bool:

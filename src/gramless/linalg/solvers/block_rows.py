@@ -22,7 +22,7 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.operators.jitter import jittered_cholesky
-from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, Status
+from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status
 from gramless.linalg.tuning import TUNING
 
 
@@ -60,7 +60,7 @@ class BlockRows:
         *,
         reuse: bool = False,
         probabilities: np.ndarray | None = None,
-        state: dict[str, Any] | None = None,
+        state: State = None,
     ):
         self.op = op
         self.n = op.shape[0]

@@ -26,7 +26,7 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE, POSITIVE_INTEGER
 from gramless._core.threads import one_blas_thread
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, Status, Step
+from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status, Step
 from gramless.linalg.tuning import TUNING
 
 
@@ -84,9 +84,7 @@ class CG(Solver):
         self.preconditioner = preconditioner
         self.convergence_test = convergence_test
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         z_norm = xa.norm(Z) or 1.0
         if state:
             R, P, best_true, stalled = state["R"], state["P"], state["best_true"], state["stalled"]
@@ -117,8 +115,9 @@ class CG(Solver):
                 W = best
             accurate = not lost and self.convergence_test is not None and self.convergence_test(W, R)
             at_tol = not lost and residual <= self.tol
-            estimated = self.convergence_test is not None and (accurate or at_tol)
-            if estimated and _drift(op, Z, W, R, rng) <= (TUNING.trusted_residual_factor - 1) * xa.norm(R):
+            trusted_drift = (TUNING.trusted_residual_factor - 1) * xa.norm(R)
+            sampled = self.convergence_test is not None and (accurate or at_tol)
+            if sampled and _drift(op, Z, W, R, rng) <= trusted_drift:
                 yield Step(W, residual, status=Status.CONVERGED if at_tol else Status.PREDICTIONS_CONVERGED)
                 return
             if at_tol or lost or accurate:
@@ -158,7 +157,7 @@ def _drift(op: Operator, Z: Array, W: Array, R: Array, rng: np.random.RandomStat
         return np.inf
     rows = np.sort(rng.permutation(n)[: TUNING.verified_rows])
     difference = xa.take_rows(Z - R, rows) - op.rows_times(rows, W)
-    return float(xa.norm(difference) * (n / len(rows)) ** 0.5)
+    return float(xa.norm(difference) * np.sqrt(n / len(rows)))
 
 
 def _double(x: Array) -> np.ndarray:

@@ -21,7 +21,7 @@ from gramless._core.arrays import Array
 from gramless._core.threads import one_blas_thread
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.operators.tile_product import product_from_upper
-from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, Status, Step
+from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status, Step
 from gramless.linalg.tuning import TUNING
 
 
@@ -42,9 +42,7 @@ class Cholesky(Solver):
     def __init__(self, tol: float = 1e-6):
         self.tol = tol
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         dtype = xa.numpy_dtype(Z)
         precisions = [np.float32, np.float64] if dtype == np.float32 and not _float32_fails(op, rng) else [np.float64]
         for precision in precisions:

@@ -12,7 +12,6 @@ References: Strohmer and Vershynin 2009; Andrecut 2016, eqs. (31)-(47).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
@@ -21,7 +20,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import Step
+from gramless.linalg.solvers.base import State, Step
 from gramless.linalg.solvers.block_rows import BlockRows, BlockSolver, column_dots
 from gramless.linalg.tuning import TUNING
 
@@ -74,9 +73,7 @@ class Kaczmarz(BlockSolver):
         super().__init__(block_size, tol=tol, max_iter=max_iter, reuse_blocks=reuse_blocks)
         self.sampling = sampling
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         blocks = BlockRows(
             op, self.block_size, rng, reuse=self.reuse_blocks, probabilities=self._probabilities(op), state=state
         )

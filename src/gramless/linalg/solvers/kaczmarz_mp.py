@@ -15,14 +15,13 @@ Reference: Andrecut 2016, section 3.4.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import Step
+from gramless.linalg.solvers.base import State, Step
 from gramless.linalg.solvers.block_rows import BlockRows, BlockSolver
 
 
@@ -47,9 +46,7 @@ class KaczmarzMP(BlockSolver):
     Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, section 3.4.
     """
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         blocks = BlockRows(op, self.block_size, rng, reuse=self.reuse_blocks, state=state)
         z_norm = xa.norm(Z) or 1.0
         if state:

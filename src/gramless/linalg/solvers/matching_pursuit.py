@@ -30,7 +30,7 @@ from sklearn.utils._param_validation import Interval
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import Status, Step
+from gramless.linalg.solvers.base import State, Status, Step
 from gramless.linalg.solvers.block_rows import BlockRows, BlockSolver, column_dots
 from gramless.linalg.tuning import TUNING
 
@@ -85,9 +85,7 @@ class MatchingPursuit(BlockSolver):
         super().__init__(block_size, tol=tol, max_iter=max_iter, reuse_blocks=reuse_blocks)
         self.momentum = momentum
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         blocks = BlockRows(op, self.block_size, rng, reuse=self.reuse_blocks, state=state)
         directions = Directions(self.momentum, state)
         z_norm = xa.norm(Z) or 1.0
@@ -132,7 +130,7 @@ class MatchingPursuit(BlockSolver):
 class Directions:
     """The last `limit` directions of a solver, orthonormal column by column; `state` continues an earlier `state()`."""
 
-    def __init__(self, limit: int, state: dict[str, Any] | None = None):
+    def __init__(self, limit: int, state: State = None):
         self.limit = int(limit)
         self._past: list[tuple[Array, Array]] = []
         while state and f"direction_{len(self._past)}" in state:

@@ -14,7 +14,6 @@ References: Williams and Seeger 2001; Andrecut 2016, eqs. (26)-(28).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import Solver, Status, Step
+from gramless.linalg.solvers.base import Solver, State, Status, Step
 from gramless.linalg.solvers.block_rows import BlockRows
 
 
@@ -56,9 +55,7 @@ class NystromCommittee(Solver):
         """Number of members: one iteration computes one member."""
         return self.n_members
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         blocks = BlockRows(op, self.block_size, rng, state=state)
         z_norm = xa.norm(Z) or 1.0
         # Members are independent, so a solution to start from is ignored.

@@ -29,7 +29,7 @@ from gramless.kernels.precomputed import Precomputed
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.operators.landmark_columns import LocalColumns
 from gramless.linalg.preconditioner import NystromPreconditioner
-from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, Status, Step
+from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status, Step
 from gramless.linalg.tuning import TUNING
 
 
@@ -83,9 +83,7 @@ class SketchProject(Solver):
         self.rank = rank
         self.momentum = momentum
 
-    def steps(
-        self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: dict[str, Any] | None = None
-    ) -> Iterator[Step]:
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         n = op.shape[0]
         b = min(n, default_block_size(n) if self.block_size is None else self.block_size)
         scale = np.sqrt(b / n) * (xa.norm(Z) or 1.0)

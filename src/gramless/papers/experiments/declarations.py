@@ -197,7 +197,7 @@ class Spec:
         return f"{self.data_label}: {self.title[:1].lower() + self.title[1:]}" if self.data_label else self.title
 
     def quick_form(self) -> Spec:
-        """Return the form of a few seconds on data that need no file, without the paper's values and our finding."""
+        """Return the quick form: it takes a few seconds and needs no data file, values of the paper or finding."""
         if self.quick is None:
             raise ValueError(f"{self.paper}/{self.name} has no quick form")
         defaults = {"data": "digits", "data_label": QUICK_DATA, "references": (), "finding": "", "quick": {}}

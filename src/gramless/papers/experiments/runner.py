@@ -122,11 +122,8 @@ def _run_in_process(
         return {"status": "failed", "reason": _exit_reason(process.exitcode)}
     finally:
         if process.is_alive():
-            process.terminate()
-            process.join(5)
-            if process.is_alive():
-                process.kill()
-                process.join()
+            process.kill()
+            process.join()
         receiver.close()
 
 

@@ -109,7 +109,7 @@ def draw(chart: LineChart, title: str = "") -> str:
     if view.log_x:
         axes.set_xscale("log")
     floor = -math.inf
-    if view.log_y:  # the smallest positive value is the smallest one that is drawn
+    if view.log_y:  # smaller values, which a logarithmic axis cannot show, are drawn at the smallest positive value
         values = [y for line in chart.lines for y in (*line.y, *np.subtract(line.y, line.spread or 0.0))]
         floor = min((y for y in values if y > 0), default=-math.inf)
     if floor > 0:

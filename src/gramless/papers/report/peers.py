@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gramless.papers.report.formatting import duration, group_by, memory
+from gramless.papers.report.formatting import duration, memory
 
 
 def peers(folder: Path) -> list[dict[str, Any]]:
@@ -24,8 +24,12 @@ def peers(folder: Path) -> list[dict[str, Any]]:
         if not path.exists():
             continue
         records = json.loads(path.read_text(encoding="utf-8"))
-        rows, columns = _rows_and_columns(name, records, table)
-        cells = {heading: templates.from_string(text) for heading, text in columns.items()}
+        rows: Any
+        if name == "tables":
+            rows, columns = _errors_and_ranks(records)
+        else:
+            rows, columns = templates.compile_expression(table["rows"])(records=records), table["columns"]
+        cells = [templates.from_string(text) for text in columns.values()]
         found.append(
             {
                 "name": name,
@@ -34,26 +38,13 @@ def peers(folder: Path) -> list[dict[str, Any]]:
                 "about": templates.from_string(table["about"]).render(records=records),
                 "names": table.get("names", 1),
                 "heads": list(columns),
-                "rows": [[cell.render(row=row) for cell in cells.values()] for row in rows],
-                "machine": _machine(records.get("environment") or rows[0].get("environment") or records),
+                "rows": [[cell.render(row=row, records=records) for cell in cells] for row in rows],
+                "machine": _machine(
+                    records.get("environment") or records.get("records", [{}])[0].get("environment") or records
+                ),
             }
         )
     return found
-
-
-def _rows_and_columns(name: str, records: Any, table: Any) -> tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]:
-    """Return the rows of a benchmark, and the template of each column by its heading."""
-    if name == "tables":
-        return _errors_and_ranks(records)
-    if name == "covertype":
-        names = [name for name in ("NystromLSSVC", "Nystroem + RidgeClassifier") if name in records]
-        return [{"name": name, **records[name]} for name in names], table["columns"]
-    rows = records[table["rows"]]
-    if name == "svm_cpu":  # sorted by problem, with the fit time of scikit-learn-intelex added
-        seconds = {(r["case"], r["C"]): r["fit_seconds"] for r in rows if r["method"] == "scikit-learn-intelex"}
-        problems = group_by(rows, lambda row: (row["case"], row["C"]))
-        rows = [{**row, "reference_seconds": seconds.get(key)} for key, group in problems.items() for row in group]
-    return rows, table["columns"]
 
 
 def _errors_and_ranks(records: Any) -> tuple[list[dict[str, str]], dict[str, str]]:

@@ -23,9 +23,8 @@ from gramless._core.progress import Progress
 from gramless._core.targets.columns import scores_to_labels, split_bias
 from gramless._core.threads import slices
 from gramless.approximation.features.landmark_map import Whitening
-from gramless.approximation.landmarks.rule import cross
 from gramless.kernels.base import Kernel
-from gramless.linalg.operators import KernelOperator, evaluate, expand
+from gramless.linalg.operators import KernelOperator, cross, evaluate, expand
 from gramless.linalg.solvers import Cholesky, solve
 from gramless.streaming.learners.ridge_sums import RidgeSums
 

@@ -83,6 +83,11 @@ def solve_by_passes(
     factors = NormalFactors(features.kernel, rows.landmarks, eps, ridge=ridge, weight=sums.weight)
     op = NormalOperator(factors, rows.normal_times, sums.features)
     rhs, target_squares = op.right_hand_side(sums.crossed), sums.centred_squares
+    if not np.isfinite(xa.norm(rhs)):
+        raise ValueError(
+            f"{options.name} left the range of {format.dtype}: the values of {features.kernel!r} are too large for it; "
+            "scale the features, for instance with sklearn.preprocessing.StandardScaler"
+        )
     history: list[dict[str, Any]] = []
 
     def finished(beta: Array) -> FinishedPass:
@@ -141,7 +146,7 @@ def _default_solver(learning: LearningPass, rhs: Array, target_squares: Array) -
     """Return conjugate gradients that stop when the predictions have converged, as `tol="auto"` of `LSSVC` does."""
     labels = isinstance(learning.targets, LabelTargets)
     tol = LINALG_TUNING.label_tol if labels else LINALG_TUNING.value_tol
-    return CG(tol=tol, convergence_test=normal_predictions_converged(rhs, target_squares))
+    return CG(tol=0.0, convergence_test=normal_predictions_converged(rhs, target_squares, tol))
 
 
 def _check_solution(name: str, op: NormalOperator, rhs: Array, target_squares: Array, result: SolveResult) -> None:
