@@ -5,6 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from gramless._core.compiled.simd import lanes
 from gramless.kernels import RBF
 from gramless.svm.gram_rows import GramRows, class_grams
 
@@ -42,6 +43,25 @@ def test_evicted_rows_are_recomputed_to_the_same_values(points, truth, with_bloc
         gram = np.empty((1500, 1500), np.float32)
         rows.fill(gram, chosen, np.arange(1500))
         np.testing.assert_allclose(gram, truth[np.ix_(chosen, chosen)], atol=1e-6)
+
+
+@pytest.mark.skipif(not lanes(), reason="this processor has no vectors that the loops are written for")
+def test_rows_of_few_features_are_recomputed_in_registers():
+    X = np.random.default_rng(0).normal(size=(4200, 5)).astype(np.float32)
+    rng, truth = np.random.default_rng(1), RBF(gamma=0.2)(X.astype(np.float64), X.astype(np.float64))
+
+    def sums(largest_weight, *, workers=1):
+        rows = GramRows(RBF(gamma=0.2), X, [slice(0, 1200), slice(1200, 4200)], workers=workers)
+        rows.recompute_cheap_rows(largest_weight, 1e-3)
+        first, second = np.sort(rng.permutation(4200)[:650]), np.arange(600, 900)
+        weights, totals = largest_weight * rng.normal(size=950), np.ones((2, 4200))
+        rows.add([(first, weights[:650], totals[0]), (second, weights[650:], totals[1])])
+        expected = 1 + np.stack([weights[:650] @ truth[first], weights[650:] @ truth[second]])
+        np.testing.assert_allclose(totals, expected, atol=2e-5 * largest_weight)
+        return rows.n_computed
+
+    assert sums(1.0) == sums(1.0, workers=2) == 0
+    assert sums(1e4) > 0  # rounding errors would exceed the tolerance: the sums are in float64, of stored rows
 
 
 def test_temporary_memory_is_less_than_two_tiles(points):

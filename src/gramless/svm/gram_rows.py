@@ -17,8 +17,11 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.threads import CPU_TILE, lower_tiles, one_blas_thread, parallel_for, slices
+from gramless.kernels.bandwidth import resolve_gamma
 from gramless.kernels.base import Kernel
-from gramless.kernels.stationary import compiled_block
+from gramless.kernels.stationary import can_use_register_tiles, compiled_block
+from gramless.linalg.operators.blocks import PackedGaussian, is_register_problem, recomputing_is_faster
+from gramless.linalg.tuning import TUNING as OPERATORS
 from gramless.svm.tuning import TUNING, SVMTuning
 
 # A subset of the rows of X: a range (fast), or row indices.
@@ -69,6 +72,7 @@ class GramRows:
         self._used_at = np.zeros(self.capacity, dtype=np.int64)
         self._clock = self._filled = 0
         self._matrix: np.ndarray | None = None
+        self._stores_rows = True
         self._budget, self._tuning = budget, tuning
         self.n_computed = 0
 
@@ -111,6 +115,25 @@ class GramRows:
             self._matrix = out
         return self._matrix
 
+    def recompute_cheap_rows(self, largest_weight: float, tol: float) -> None:
+        """Let `add` compute kernel values in registers, without storing rows, if this is faster and accurate to `tol`.
+
+        A row is added a few times only (counted: 1.7 to 4.5), so storing it takes longer than computing it again. Weights of
+        up to `largest_weight` are summed in the precision of the rows, over a few hundred of them at a time.
+        """
+        n, d = self.size, self.X.shape[1]
+        rounding = np.finfo(self.dtype).eps * largest_weight * n**0.5
+        if (
+            is_register_problem(self.kernel, n, d)
+            and can_use_register_tiles(self.X, self.X, 0, 0)
+            and all(block is None for block in self.blocks)
+            and np.array_equal(self._index, np.arange(self.X.shape[0]))
+            and n * n * self.dtype.itemsize >= OPERATORS.min_recomputed_bytes
+            and recomputing_is_faster(d, 1, self.dtype.itemsize)
+            and rounding <= self._tuning.rounding_fraction * tol
+        ):
+            self._stores_rows = False
+
     def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
         """Write the rows and columns at positions `fresh` of `K[idx][:, idx]`, from cached rows if possible."""
         from gramless._core.compiled.smo_loops import gather, mirror, scatter
@@ -151,7 +174,9 @@ class GramRows:
     def add(self, updates: Sequence[Update]) -> None:
         """Compute `total += weights @ K[idx]` for each update `(idx, weights, total)`; shared rows are computed once."""
         wanted = np.unique(np.concatenate([idx for idx, _, _ in updates]))
-        for start in range(0, wanted.size, self.capacity):
+        if not self._stores_rows:
+            self._add_recomputed(wanted, updates)
+        for start in range(0, wanted.size if self._stores_rows else 0, self.capacity):
             present = wanted[start : start + self.capacity]
             self._fetch(present)
             here = [(idx >= present[0]) & (idx <= present[-1]) for idx, _, _ in updates]
@@ -162,6 +187,21 @@ class GramRows:
         if self.ridge is not None:
             for idx, weights, total in updates:
                 total[idx] += weights * self.ridge[idx]
+
+    def _add_recomputed(self, wanted: np.ndarray, updates: Sequence[Update]) -> None:
+        """Compute `add` for the rows `wanted` of the updates, with kernel values in registers."""
+        weights = np.zeros((wanted.size, len(updates)), self.dtype)
+        for k, (idx, values, _) in enumerate(updates):
+            weights[np.searchsorted(wanted, idx), k] = values
+        expansion = PackedGaussian(resolve_gamma(self.kernel.gamma, self.X), self.X[wanted], weights)
+
+        def apply(part: slice) -> None:
+            sums = np.zeros((part.stop - part.start, len(updates)))
+            expansion.add(self.X[part], sums)
+            for k, (_, _, total) in enumerate(updates):
+                total[part] += sums[:, k]
+
+        parallel_for(slices(self.size, max(CPU_TILE, -(-self.size // self.workers))), apply, self.workers, blas=False)
 
     def _fetch(self, idx: np.ndarray) -> None:
         """Load the rows `idx` (ascending, at most `capacity`) into the cache."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from gramless._core.threads import parallel_for
 from gramless.svm.box_qp import BoxQP, DualSolution
-from gramless.svm.gram_rows import GramSource, StoredGram, Update
+from gramless.svm.gram_rows import GramRows, GramSource, StoredGram, Update
 from gramless.svm.progress import SolverProgress
 from gramless.svm.tuning import TUNING, SVMTuning
 
@@ -52,6 +52,9 @@ class SMO:
         is_small = self.working_set is None and rows.size <= self.tuning.solved_whole
         if is_small and rows.fits_memory(len(problems)) and not progress.stopped:
             matrix = StoredGram(rows.matrix(), workers=rows.workers)
+        if isinstance(matrix, GramRows):
+            largest = max(max(-qp.lower.min(initial=0), qp.upper.max(initial=0)) for qp in problems)
+            matrix.recompute_cheap_rows(float(largest), self.tol)
         # Each problem stores the Gram matrix of its set.
         largest = max(self.tuning.smallest_set, int(matrix.largest_set / len(problems) ** 0.5))
         streams = rng.spawn(len(problems))
