@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -120,43 +121,52 @@ def test_two_classes_and_accuracy(two):
     assert set(fitted.predict(X)) == {"three", "eight"}
 
 
+def on_basis(X, kernel, landmarks, codes):
+    """Return the active rows of a fit on a basis, with blocks of 16 rows."""
+    n_classes = len(np.unique(codes))
+    basis = active_set.Basis.of(kernel, X, landmarks, np.float64)
+    states = active_set.RowStates.start(codes, n_classes, None)
+    rows = active_set.TrainingRows(X, None, rows_at_a_time=16)
+    return active_set.BasisRows([rows], [states], basis, ActiveRule(-1.1, 1.1, -0.5, 0.5), np.float64)
+
+
+def keep_active(rows, first):
+    """Discard the rows before `first`."""
+    (states,) = rows.states
+    stays = states.active & (np.arange(len(states.codes)) >= first)
+    rows.states = [replace(states, stays=stays)]
+    rows._counts = rows.states[0].counts()
+    rows.discard()
+
+
 def test_removal_and_summation_agree(digits):
     X, y = digits
     fitted = model().fit(X, y)
     assert {"removal"} < {r["updated_by"] for r in fitted.history_}
-    systems = [
-        active_set.BasisRidge(
-            X,
-            RBF(gamma=0.2),
-            fitted.support_,
-            signed_targets(y, 10),
-            None,
-            1e-3,
-            rows_at_a_time=64,
-            store_values=False,
-            allow_removal=allow_removal,
-        )
-        for allow_removal in (True, False)
-    ]
-    for start in (0, 40, 90):
-        rows = np.arange(start, len(X))
-        for system in systems:
-            system.solve(rows)
-        np.testing.assert_allclose(systems[0].scores(rows), systems[1].scores(rows), atol=1e-7)
-    assert [system.updated_by for system in systems] == ["removal", "summation"]
+    removed = on_basis(X, RBF(gamma=0.2), fitted.support_, y)
+    removed.fit()
+    for start in (40, 90):
+        keep_active(removed, start)
+        assert removed.fit().updated_by == "removal"
+    summed = on_basis(X[90:], RBF(gamma=0.2), X[fitted.support_], y[90:])
+    assert summed.fit().updated_by == "summation"
+    K = RBF(gamma=0.2)(X[90:], X[fitted.support_])
+    scores = [K @ rows.model().coef + rows.model().bias for rows in (removed, summed)]
+    np.testing.assert_allclose(scores[0], scores[1], atol=1e-7)
 
 
 def test_sums_are_recomputed_if_discarded_rows_are_much_larger():
     """A few rows with very large values are discarded; their rounding errors must not remain in the sums."""
     rng = np.random.default_rng(0)
     X = np.vstack([1e6 * rng.normal(size=(5, 2)), rng.normal(size=(60, 2))])
-    Z = np.sign(X[:, :1])
-    system = active_set.BasisRidge(X, Linear(), np.arange(5, 9), Z, None, 1e-3, rows_at_a_time=16, store_values=False)
-    system.solve(np.arange(65))
-    coef, _ = system.solve(np.arange(5, 65))
-    assert system.updated_by == "summation"
-    fresh = active_set.BasisRidge(X[5:], Linear(), np.arange(4), Z[5:], None, 1e-3, rows_at_a_time=16, store_values=False)
-    np.testing.assert_allclose(X[5:9].T @ coef, X[5:9].T @ fresh.solve(np.arange(60))[0], atol=1e-8)
+    codes = (X[:, 0] > 0).astype(int)
+    rows = on_basis(X, Linear(), np.arange(5, 9), codes)
+    rows.fit()
+    keep_active(rows, 5)
+    assert rows.fit().updated_by == "summation"
+    fresh = on_basis(X[5:], Linear(), np.arange(4), codes[5:])
+    fresh.fit()
+    np.testing.assert_allclose(X[5:9].T @ rows.model().coef, X[5:9].T @ fresh.model().coef, atol=1e-8)
 
 
 def test_violations_equal_those_computed_from_the_scores(digits):

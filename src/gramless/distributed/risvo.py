@@ -10,8 +10,9 @@ common basis, and the coefficients are averaged. This needs no communication unt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from operator import attrgetter, is_
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import dask
@@ -20,46 +21,18 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from gramless._core import arrays as xa
-from gramless._core.arrays import Array
-from gramless.approximation.features.landmark_map import Whitening
-from gramless.approximation.landmarks import as_points, select
+from gramless.approximation.landmarks import select
 from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, lazy_array
 from gramless.estimators.risvo import RiSVOClassifier
 from gramless.kernels import Kernel, kernel_from_parameters
-from gramless.linalg.operators import evaluate, expand
-from gramless.streaming.learners.active_set import (
-    ActiveModel,
-    ActiveRule,
-    ActiveStep,
-    RowStates,
-    ridge_on_sum,
-    should_sum_again,
-    signed_targets,
-    solve_sums,
-    sums_over,
-)
+from gramless.streaming.learners.active_set import ActiveModel, Basis, BasisRows, RowStates, TrainingRows
 from gramless.streaming.learners.ridge_sums import RidgeSums
 from gramless.streaming.reservoir import draw
 
 # Rows from which the basis is chosen and gamma="scale" is computed.
 _CANDIDATES = 50_000
 _ROWS_AT_A_TIME = 2048
-
-
-@dataclass
-class Basis:
-    """Kernel, landmarks and their whitening, on a worker."""
-
-    kernel: Kernel
-    points: np.ndarray
-    features: Whitening
-    support: np.ndarray | None
-
-    def model(self, coef: Array, bias: Array, condition: float = 1.0, added_jitter: float = 0.0) -> ActiveModel:
-        """Return the model on the basis with the given coefficients."""
-        return ActiveModel(self.points, self.support, coef, bias, self.features.jitter, condition, added_jitter)
 
 
 @dataclass
@@ -95,7 +68,7 @@ def fit_risvo(estimator: RiSVOClassifier, rows: Rows) -> RemoteActiveRows | Aver
     candidates = _candidates(estimator, rows, rng)
     basis = rows.client.submit(_choose, blank, rows.take(candidates), candidates, rng.get_state(), pure=False)
     fitted = _average if estimator.merge == "average" else RemoteActiveRows
-    return fitted(rows, basis, blank, estimator.verbose)
+    return fitted(rows, basis, blank, class_factors(blank.class_weight, rows), estimator.verbose)
 
 
 def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomState) -> np.ndarray:
@@ -120,130 +93,73 @@ def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: An
     if given:
         rule = np.searchsorted(numbers, np.asarray(rule))
     landmarks = select(rule, X, kernel, blank.n_landmarks, rng)
-    points: Any = as_points(landmarks, X)
-    double = points.astype(np.float64)
-    features = Whitening(evaluate(kernel, double, double), X.dtype)
-    return Basis(kernel, points, features, numbers[landmarks] if landmarks.ndim == 1 else None)
+    basis = Basis.of(kernel, X, landmarks, X.dtype)
+    return basis if basis.support is None else replace(basis, support=numbers[basis.support])
 
 
-class RemoteActiveRows:
-    """Active rows on the workers, for `shrink`; `basis` is a future, `blank` the estimator without callbacks."""
+class RemoteActiveRows(BasisRows):
+    """Active rows on the workers; `basis` is a future, and `factors` are the class weights."""
 
-    def __init__(self, rows: Rows, basis: Any, blank: RiSVOClassifier, verbose: int):
-        self.client, self.rows, self.basis, self.blank, self.verbose = rows.client, rows, basis, blank, verbose
-        self.kernel: Kernel = _kernel(basis, rows)
-        self.states = rows.map(_begin, rows.classes)
-        self._factors = class_factors(blank.class_weight, rows)
-        self._total, self._updated_by = self._summed(leaving=False), "summation"
-        self._counts: dict[str, Any] = {}
-        self._model: Any = None
+    def __init__(self, rows: Rows, basis: Any, blank: RiSVOClassifier, factors: np.ndarray | None, verbose: int):
+        self._client, self._rows, self._factors, self._verbose = rows.client, rows, factors, verbose
+        self.kernel: Kernel = self._call(attrgetter("kernel"), basis).result()
+        states = rows.map(_begin, rows.classes)
+        super().__init__(rows.pieces, states, basis, blank._rule(), rows.dtype)
 
-    def fit(self) -> ActiveStep:
-        """Fit to the active rows, score the rows on the workers and add the counts of the pieces."""
-        client, rows = self.client, self.rows
-        self._model = client.submit(_solve, self._total, self.basis, self.blank, pure=False)
-        show_progress(self.verbose, self._model)
-        rule = self.blank._rule()
-        self.states = rows.map(_step, self.basis, self._model, rule, each=[(state,) for state in self.states])
-        counts = client.gather([client.submit(RowStates.counts, s, len(rows.classes), pure=False) for s in self.states])
-        self._counts = {key: sum(count[key] for count in counts) for key in counts[0]}
-        condition = client.submit(attrgetter("condition"), self._model, pure=False).result()
-        return ActiveStep(self._counts, self._updated_by, condition)
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self._client.submit(function, *arguments, pure=False)
 
-    def discard(self) -> None:
-        """Discard rows; subtract their sums if they are fewer than the remaining rows and rounding errors allow it."""
-        kept = int(self._counts["kept"].sum())
-        removed = None
-        if self._counts["active"] - kept < kept:
-            removed = self.client.submit(_subtract, self._total, self._summed(leaving=True), self.blank, pure=False)
-            if self.client.submit(is_, removed, None, pure=False).result():
-                removed = None
-        self._updated_by = "summation" if removed is None else "removal"
-        self._total = self._summed(leaving=False) if removed is None else removed
-        self.states = [self.client.submit(RowStates.without_discarded, state, pure=False) for state in self.states]
+    def _call_for_each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        return super()._call_for_each(_for_piece, self._factors, function, *shared)
 
-    def _summed(self, *, leaving: bool) -> Any:
-        needs = self.basis, self.rows.classes, self._factors, leaving
-        return reduce_in_tree(self.client, self.rows.map(_sums, *needs, each=[(s,) for s in self.states]), _merge)
+    def _merge(self, sums: list[Any]) -> Any:
+        return reduce_in_tree(self._client, sums, _merge)
 
-    def model(self) -> ActiveModel:
-        """Return the model of the last fit."""
-        found: ActiveModel = self._model.result()
-        return found
+    def _values(self, *results: Any) -> Any:
+        show_progress(self._verbose, list(results))
+        return self._client.gather(list(results))
 
     def numbers(self, mask: str) -> da.Array:
         """Return the indices of the rows in a mask of `RowStates` as a dask array on the workers."""
         numbers = dask.delayed(_numbers, pure=False)
-        lengths = self.client.gather([self.client.submit(_length, state, mask, pure=False) for state in self.states])
-        blocks = [numbers(state, mask, offset) for state, offset in zip(self.states, self.rows.offsets, strict=True)]
+        lengths = self._client.gather([self._call(_length, state, mask) for state in self.states])
+        blocks = [numbers(state, mask, offset) for state, offset in zip(self.states, self._rows.offsets, strict=True)]
         return lazy_array(blocks, lengths, (), np.intp)
 
 
 def _begin(piece: Piece, classes: np.ndarray) -> RowStates:
-    return RowStates.start(np.searchsorted(classes, piece.y.reshape(len(piece.y))), piece.weights)
+    return RowStates.start(np.searchsorted(classes, piece.y.reshape(len(piece.y))), len(classes), piece.weights)
 
 
-def _sums(
-    piece: Piece, state: RowStates, basis: Basis, classes: np.ndarray, factors: np.ndarray | None, leaving: bool
-) -> RidgeSums | None:
-    """Return the sums over the rows of a piece that stay active, or over those that will be discarded."""
-    idx = np.flatnonzero(state.active & ~state.stays if leaving else state.active & state.stays)
-    if len(idx) == 0:
-        return None
+def _for_piece(
+    piece: Piece, state: RowStates, factors: np.ndarray | None, function: Callable[..., Any], *shared: Any
+) -> Any:
+    """Return the result of a function for the rows of a piece and their states."""
     weights = piece.weights
     if factors is not None:
         weights = factors[state.codes] * (1.0 if weights is None else weights)
-
-    def values(part: np.ndarray) -> Array:
-        return evaluate(basis.kernel, piece.X[part], basis.points)
-
-    return sums_over(idx, basis.features, values, signed_targets(state.codes, len(classes)), weights, _ROWS_AT_A_TIME)
+    return function(TrainingRows(piece.X, weights, _ROWS_AT_A_TIME), state, *shared)
 
 
-def _merge(parts: list[RidgeSums | None]) -> RidgeSums | None:
-    filled = [part for part in parts if part is not None]
-    if not filled:
-        return None
-    total = filled[0].copy()  # tasks may run again, so arguments stay unchanged
-    for part in filled[1:]:
+def _merge(parts: list[RidgeSums]) -> RidgeSums:
+    total = parts[0].copy()  # tasks may run again, so arguments stay unchanged
+    for part in parts[1:]:
         total.merge(part)
     return total
 
 
-def _subtract(total: RidgeSums, part: RidgeSums, blank: RiSVOClassifier) -> RidgeSums | None:
-    """Return the difference of the sums, or None if its rounding errors are too large."""
-    left = total.copy().subtract(part)
-    return None if should_sum_again(left, ridge_on_sum(blank.rho, blank.reduction, left.weight)) else left
-
-
-def _solve(total: RidgeSums, basis: Basis, blank: RiSVOClassifier) -> ActiveModel:
-    ridge = ridge_on_sum(blank.rho, blank.reduction, total.weight)
-    solved = solve_sums(total, basis.features, ridge, basis.points.dtype)
-    return basis.model(*solved)
-
-
-def _step(piece: Piece, state: RowStates, basis: Basis, model: ActiveModel, rule: ActiveRule) -> RowStates:
-    """Score the active rows (all rows with `check_inclusion`) and determine which rows stay active."""
-    scores = xa.to_numpy(expand(basis.kernel, piece.X[state.scored(rule)], basis.points, model.coef)) + model.bias
-    return state.after(scores, rule)
-
-
-def _kernel(basis: Any, rows: Rows) -> Kernel:
-    kernel: Kernel = rows.client.submit(attrgetter("kernel"), basis).result()
-    return kernel
-
-
-def _average(rows: Rows, basis: Any, blank: RiSVOClassifier, verbose: int) -> AverageModel:
+def _average(rows: Rows, basis: Any, blank: RiSVOClassifier, factors: np.ndarray | None, verbose: int) -> AverageModel:
     """Fit each piece on the common basis, and return the mean of the coefficients."""
-    fits = rows.map(_fit_alone, basis, blank, rows.classes, class_factors(blank.class_weight, rows))
+    fits = rows.map(_fit_alone, basis, blank, rows.classes, factors)
     total = reduce_in_tree(rows.client, fits, _add_models)
     show_progress(verbose, total)
     coef, bias, histories = total.result()
     n = len(rows.pieces)
+    chosen: Basis = basis.result()
     means = (coef / n).astype(rows.dtype), (bias / n).astype(rows.dtype)
-    model = rows.client.submit(Basis.model, basis, *means).result()
+    model = ActiveModel(chosen.points, chosen.support, *means, chosen.whitening.jitter, condition=1.0, added_jitter=0.0)
     history = [{**record, "partition": i} for i, history in enumerate(histories) for record in history]
-    return AverageModel(_kernel(basis, rows), model, history, n)
+    return AverageModel(chosen.kernel, model, history, n)
 
 
 def _fit_alone(

@@ -44,7 +44,7 @@ from gramless._core.validation import (
     warn_caller,
     working_dtype,
 )
-from gramless.approximation.landmarks import LandmarkRule, as_points, select
+from gramless.approximation.landmarks import LandmarkRule, select
 from gramless.callbacks import read_functions
 from gramless.estimators.expansion import BaseKernelExpansion
 from gramless.inference.probabilities import probability_constraint
@@ -53,10 +53,11 @@ from gramless.streaming.learners.active_set import (
     ActiveModel,
     ActiveRows,
     ActiveRule,
-    ActiveSetLSSVM,
-    ActiveStep,
-    BasisRidge,
+    ActiveSetRows,
+    Basis,
+    BasisRows,
     RowStates,
+    TrainingRows,
     shrink,
     signed_targets,
 )
@@ -251,11 +252,9 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
         self.device_ = xa.resolve_device(self.device, X)
         self.kernel_ = kernel.resolve(X, weights)
-        targets = signed_targets(codes, len(self.classes_)).astype(dtype)
-        system = self._system(X, rows, targets, weights)
-        states = RowStates.start(codes, weights)
+        states = RowStates.start(codes, len(self.classes_), weights)
         present = np.bincount(codes[rows], minlength=len(self.classes_)) > 0
-        self._iterate(LocalActiveRows(system, self._rule(), states, len(self.classes_)), present)
+        self._iterate(self._active_rows(X, states, weights, dtype), present)
         return self
 
     def _check_parameters(self) -> None:
@@ -268,29 +267,28 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
             )
 
     def _rule(self) -> ActiveRule:
-        return ActiveRule(self.gamma_l, self.gamma_u, self.zeta_l, self.zeta_u, self.check_inclusion)
+        bounds = (self.gamma_l, self.gamma_u, self.zeta_l, self.zeta_u)
+        return ActiveRule(*bounds, self.check_inclusion, self.rho, self.reduction)
 
-    def _system(
-        self, X: Array, rows: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
-    ) -> BasisRidge | ActiveSetLSSVM:
-        """Return the least-squares system of this fit, with its arrays on the device."""
-        n, dtype, kernel = len(targets), xa.numpy_dtype(targets), self.kernel_
-        Z, X = xa.to_device(targets, self.device_), xa.to_device(X, self.device_, dtype)
+    def _active_rows(self, X: Array, states: RowStates, weights: np.ndarray | None, dtype: Any) -> ActiveRows:
+        """Return the rows of this fit, all of them active, with their arrays on the device."""
+        X, kernel, rule = xa.to_device(X, self.device_, dtype), self.kernel_, self._rule()
         w = None if weights is None else xa.to_device(weights, self.device_, np.float64)
-        plan = self._fit_plan(n, X.shape[1], targets.shape[1], dtype, self.device_)
+        targets = signed_targets(states.codes, states.n_classes).astype(dtype)
+        plan = self._fit_plan(len(targets), X.shape[1], targets.shape[1], dtype, self.device_)
         if self._is_on_all_rows:
-            return ActiveSetLSSVM(X, kernel, Z, w, self.rho, reduction=self.reduction)
-        rng, nbytes = check_random_state(self.random_state), plan.selection_bytes
-        if self._landmarks_are_given or len(rows) == n:
+            return ActiveSetRows(X, kernel, xa.to_device(targets, self.device_), w, states, rule)
+        rng, nbytes, rows = check_random_state(self.random_state), plan.selection_bytes, np.flatnonzero(states.used)
+        if self._landmarks_are_given or len(rows) == len(targets):
             landmarks = select(self.landmarks, X, kernel, self.n_landmarks, rng, nbytes)
         else:
             part = xa.take_rows(X, rows) if kernel.uses_points else X[np.ix_(rows, rows)]
             landmarks = select(self.landmarks, part, kernel, self.n_landmarks, rng, nbytes)
             landmarks = landmarks if landmarks.ndim == 2 else rows[landmarks]
-        block, store = plan.rows_at_a_time, plan.store_values
-        return BasisRidge(
-            X, kernel, landmarks, Z, w, self.rho, rows_at_a_time=block, store_values=store, reduction=self.reduction
-        )
+        basis = Basis.of(kernel, X, landmarks, dtype)
+        values = basis.values(X, slice(0, len(targets))) if plan.store_values else None
+        training_rows = TrainingRows(X, w, plan.rows_at_a_time, values)
+        return BasisRows([training_rows], [states], basis, rule, dtype)
 
     @property
     def _is_on_all_rows(self) -> bool:
@@ -379,35 +377,3 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         self._set_points(self.kernel_, model.points, model.points, model.support)
         self.dual_coef_, self.intercept_, self.jitter_ = xa.to_numpy(model.coef), xa.to_numpy(model.bias), model.jitter
         self.active_set_ = active
-
-
-class LocalActiveRows:
-    """Active rows of data in the memory of this process."""
-
-    def __init__(self, system: BasisRidge | ActiveSetLSSVM, rule: ActiveRule, states: RowStates, n_classes: int):
-        self.system, self.rule, self.states, self.n_classes = system, rule, states, n_classes
-        self.coef: Any = None
-        self.bias: Any = None
-
-    def fit(self) -> ActiveStep:
-        """Fit to the active rows, score them (all rows with `check_inclusion`) and determine which rows stay active."""
-        self.coef, self.bias = self.system.solve(self.numbers("active"))
-        scores = self.system.scores(np.flatnonzero(self.states.scored(self.rule)))
-        self.states = self.states.after(scores, self.rule)
-        return ActiveStep(self.states.counts(self.n_classes), self.system.updated_by, float(self.system.condition))
-
-    def discard(self) -> None:
-        """Remove the rows that the last fit discarded from the active rows."""
-        self.states = self.states.without_discarded()
-
-    def model(self) -> ActiveModel:
-        """Return the model of the last fit."""
-        system = self.system
-        landmarks = system.landmarks if isinstance(system, BasisRidge) else self.numbers("active")
-        points = as_points(landmarks, system.X) if system.kernel.uses_points else system.X
-        support = landmarks if landmarks.ndim == 1 else None
-        return ActiveModel(points, support, self.coef, self.bias, system.jitter, system.condition, system.added_jitter)
-
-    def numbers(self, mask: str) -> np.ndarray:
-        """Return the indices of the rows in a mask of `RowStates`."""
-        return np.flatnonzero(getattr(self.states, mask))

@@ -1,11 +1,12 @@
 """Least squares on a shrinking set of active rows: the iteration, and the two linear systems that it solves.
 
 `shrink` fits to the active rows, determines which rows stay active, discards the others, and repeats until no row is
-discarded. The rows are in memory or on distributed workers; both implement `ActiveRows`.
+discarded. The rows are in memory or on distributed workers.
 
-On a fixed basis `G`, the sums of the discarded rows are subtracted from the normal equations. The sums are recomputed from
-the active rows if these are fewer, or if the rounding errors of the subtracted rows are not negligible beside the ridge.
-On the active set itself (`G = S`), each step solves a least-squares support vector machine on the active rows.
+On a fixed basis `G` (`BasisRows`), the sums of the discarded rows are subtracted from the normal equations. The sums are
+recomputed from the active rows if these are fewer, or if the rounding errors of the subtracted rows are not negligible
+beside the ridge. On the active set itself (`G = S`, `ActiveSetRows`), each step solves a least-squares support vector
+machine on the active rows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from operator import attrgetter, is_not
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from gramless._core.progress import Progress
 from gramless._core.targets.columns import scores_to_labels, split_bias
 from gramless._core.threads import slices
 from gramless.approximation.features.landmark_map import Whitening
+from gramless.approximation.landmarks import as_points
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import KernelOperator, cross, evaluate, expand
 from gramless.linalg.solvers import Cholesky, solve
@@ -31,7 +34,7 @@ from gramless.streaming.learners.ridge_sums import RidgeSums
 
 @dataclass(frozen=True)
 class ActiveRule:
-    """Bounds of the margins between which a row stays active, by rule (7) of the paper."""
+    """Ridge of the fits, and bounds of the margins between which a row stays active, by rule (7) of the paper."""
 
     gamma_l: float
     gamma_u: float
@@ -39,6 +42,13 @@ class ActiveRule:
     zeta_u: float
     check_inclusion: bool = False
     """Whether discarded rows are scored too, and counted if they satisfy the rule."""
+    rho: float = 1e-3
+    reduction: str = "sum"
+    """Whether `rho` is the ridge of the sum or of the mean of the squared errors."""
+
+    def ridge_on_sum(self, weight: float) -> float:
+        """Return the ridge of the sum of the squared errors over rows of total `weight`."""
+        return self.rho * weight if self.reduction == "mean" else self.rho
 
     def stays(self, margins: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return a mask of the rows that stay active by their margins (targets times scores)."""
@@ -60,6 +70,7 @@ class RowStates:
     """Class codes of rows, and masks of the rows in each state."""
 
     codes: np.ndarray
+    n_classes: int
     used: np.ndarray
     """Rows of positive weight."""
     active: np.ndarray
@@ -71,22 +82,22 @@ class RowStates:
     """Discarded rows that satisfied the rule for active rows later."""
 
     @classmethod
-    def start(cls, codes: np.ndarray, weights: np.ndarray | None) -> RowStates:
+    def start(cls, codes: np.ndarray, n_classes: int, weights: np.ndarray | None) -> RowStates:
         """Return the states in which all rows of positive weight are active."""
         used = np.ones(len(codes), dtype=bool) if weights is None else weights > 0
         none = np.zeros(len(codes), dtype=bool)
-        return cls(codes, used, used, used, none, none)
+        return cls(codes, n_classes, used, used, used, none, none)
 
     def scored(self, rule: ActiveRule) -> np.ndarray:
-        """Return the mask of the rows that are scored after a fit."""
-        return self.used if rule.check_inclusion else self.active
+        """Return the numbers of the rows that are scored after a fit."""
+        return np.flatnonzero(self.used if rule.check_inclusion else self.active)
 
     def after(self, scores: np.ndarray, rule: ActiveRule) -> RowStates:
         """Return the states after a fit, from the scores of the rows `scored(rule)`."""
-        seen, k = self.scored(rule), max(2, scores.shape[1])
+        seen = self.scored(rule)
         codes, stays, wrong = self.codes[seen], np.zeros_like(self.active), self.wrong.copy()
-        stays[seen] = rule.stays(signed_targets(codes, k).astype(scores.dtype) * scores, codes)
-        wrong[seen] = scores_to_labels(np.arange(k), scores) != codes
+        stays[seen] = rule.stays(signed_targets(codes, self.n_classes).astype(scores.dtype) * scores, codes)
+        wrong[seen] = scores_to_labels(np.arange(self.n_classes), scores) != codes
         outside = self.used & ~self.active
         return replace(self, stays=stays, wrong=wrong, violations=self.violations | (outside & stays))
 
@@ -95,12 +106,12 @@ class RowStates:
         active = self.active & self.stays
         return replace(self, active=active, stays=active)
 
-    def counts(self, n_classes: int) -> dict[str, Any]:
+    def counts(self) -> dict[str, Any]:
         """Return the numbers of rows in each state, which are summed over partitions; `kept` has one number per class."""
         return {
             "used": int(self.used.sum()),
             "active": int(self.active.sum()),
-            "kept": np.bincount(self.codes[self.active & self.stays], minlength=n_classes),
+            "kept": np.bincount(self.codes[self.active & self.stays], minlength=self.n_classes),
             "wrong": int(self.wrong[self.used].sum()),
             "violations": int((self.stays & ~self.active).sum()),
         }
@@ -132,22 +143,6 @@ class ActiveModel:
     condition: float
     added_jitter: float
     """Number added to the diagonal of the normal equations."""
-
-
-class ActiveRows(Protocol):
-    """Training rows with a subset of active rows."""
-
-    def fit(self) -> ActiveStep:
-        """Fit to the active rows and determine which of them stay active."""
-
-    def discard(self) -> None:
-        """Remove the rows that do not stay active."""
-
-    def model(self) -> ActiveModel:
-        """Return the model of the last fit."""
-
-    def numbers(self, mask: str) -> Any:
-        """Return the indices of the rows in a mask of `RowStates`."""
 
 
 def shrink(
@@ -206,155 +201,177 @@ def should_sum_again(sums: RidgeSums, ridge: float, *, tolerance: float = 1e-3, 
     return sums.rounding > tolerance * ridge and sums.largest > min_decrease * sums.trace
 
 
-def ridge_on_sum(ridge: float, reduction: str, weight: float) -> float:
-    """Return the ridge of the sum of squared errors that equals `ridge` of their sum or mean over rows of total `weight`."""
-    return ridge * weight if reduction == "mean" else ridge
+@dataclass(frozen=True)
+class Basis:
+    """Landmarks, and the factor that whitens their kernel values."""
+
+    kernel: Kernel
+    points: Any
+    """The landmarks, or all rows of a precomputed kernel."""
+    support: Any
+    """Row numbers of the landmarks; None if they are no rows of the data."""
+    whitening: Whitening
+
+    @classmethod
+    def of(cls, kernel: Kernel, X: Array, landmarks: Array, dtype: Any) -> Basis:
+        """Return the basis of landmarks, which are row numbers of `X` or points, for kernel values in `dtype`."""
+        support = landmarks if landmarks.ndim == 1 else None
+        if not kernel.uses_points:
+            return cls(kernel, X, support, Whitening(cross(kernel, X, landmarks, landmarks, np.float64), dtype))
+        points = as_points(landmarks, X)
+        double = xa.astype(points, np.float64)
+        return cls(kernel, points, support, Whitening(evaluate(kernel, double, double), dtype))
+
+    def values(self, X: Array, rows: Any) -> Array:
+        """Return the kernel values of the given rows of `X` with the landmarks."""
+        if not self.kernel.uses_points:
+            return cross(self.kernel, X, rows, self.support)
+        return evaluate(self.kernel, xa.take_rows(X, rows), self.points)
 
 
-def sums_over(
-    rows: np.ndarray,
-    whitening: Whitening,
-    values: Callable[[np.ndarray], Array],
-    Z: Array,
-    weights: Array | None,
-    rows_at_a_time: int,
-) -> RidgeSums:
-    """Return the normal equations of the whitened kernel values of rows; `values(idx)` returns those of some rows."""
-    if len(rows) == 0:
-        raise ValueError("there are no rows to fit")
-    total = RidgeSums(int(whitening.L.shape[0]), int(Z.shape[1]), Z)
-    for part in slices(len(rows), rows_at_a_time):
-        idx = rows[part]
-        own_weights = None if weights is None else xa.take_rows(weights, idx)
-        total.add(whitening.features(values(idx)), xa.take_rows(Z, idx), own_weights)
+@dataclass(frozen=True)
+class TrainingRows:
+    """Training rows, or those of one partition, that are fitted on a basis."""
+
+    X: Array
+    weights: Array | None
+    rows_at_a_time: int
+    values: Array | None = None
+    """Kernel values of all rows with the landmarks, if they are stored."""
+
+
+def sum_rows(rows: TrainingRows, state: RowStates, basis: Basis, leaving: bool) -> RidgeSums:
+    """Return the normal equations of the rows that stay active, or of those that will be discarded."""
+    numbers = np.flatnonzero(state.active & ~state.stays if leaving else state.active & state.stays)
+    L = basis.whitening.L
+    total = RidgeSums(int(L.shape[0]), 1 if state.n_classes == 2 else state.n_classes, L)
+    for block in slices(len(numbers), rows.rows_at_a_time):
+        idx = numbers[block]
+        values = basis.values(rows.X, idx) if rows.values is None else xa.take_rows(rows.values, idx)
+        features = basis.whitening.features(values)
+        weights = None if rows.weights is None else xa.take_rows(rows.weights, idx)
+        total.add(features, xa.like(signed_targets(state.codes[idx], state.n_classes), features), weights)
     return total
 
 
-def solve_sums(sums: RidgeSums, whitening: Whitening, ridge: float, dtype: Any) -> tuple[Array, Array, float, float]:
-    """Return coefficients and bias of the normal equations, their condition number, and the jitter added to them."""
-    solution = sums.solve(ridge)
-    coef, bias = whitening.coefficients(solution.A), solution.bias
-    return xa.astype(coef, dtype), xa.astype(bias, dtype), float(solution.condition), solution.cut
+def subtract(total: RidgeSums, part: RidgeSums, rule: ActiveRule) -> RidgeSums | None:
+    """Return the difference of the sums, or None if its rounding errors are too large."""
+    left = total.copy().subtract(part)
+    return None if should_sum_again(left, rule.ridge_on_sum(left.weight)) else left
 
 
-class BasisRidge:
-    """Ridge regression on landmark features, for a set of rows that shrinks from call to call.
+def solve_sums(total: RidgeSums, basis: Basis, rule: ActiveRule, dtype: Any) -> ActiveModel:
+    """Return the model of the normal equations, in `dtype`."""
+    solution = total.solve(rule.ridge_on_sum(total.weight))
+    coef = xa.astype(basis.whitening.coefficients(solution.A), dtype)
+    bias, condition = xa.astype(solution.bias, dtype), float(solution.condition)
+    return ActiveModel(basis.points, basis.support, coef, bias, basis.whitening.jitter, condition, solution.cut)
 
-    `reduction` is "sum" or "mean" of the squared errors. `store_values` stores `K(X, landmarks)` (n m numbers) instead of
-    computing its rows at each use. With `allow_removal=False` the sums are recomputed in each call instead of subtracting
-    the discarded rows.
+
+def score_rows(rows: TrainingRows, state: RowStates, basis: Basis, model: ActiveModel, rule: ActiveRule) -> RowStates:
+    """Score the active rows (all rows with `check_inclusion`) and determine which rows stay active."""
+    numbers = state.scored(rule)
+    if rows.values is not None:
+        blocks = [numbers[block] for block in slices(len(numbers), rows.rows_at_a_time)]
+        scores = xa.namespace(model.coef).concat([xa.take_rows(rows.values, idx) @ model.coef for idx in blocks])
+    elif basis.kernel.uses_points:
+        scores = expand(basis.kernel, xa.take_rows(rows.X, numbers), basis.points, model.coef)
+    else:
+        scores = basis.values(rows.X, numbers) @ model.coef
+    return state.after(xa.to_numpy(scores + model.bias), rule)
+
+
+class BasisRows:
+    """Ridge regression on a basis, for the active rows of one or several partitions.
+
+    A subclass overrides the first methods to call the functions on distributed workers, which return futures.
     """
 
-    def __init__(
-        self,
-        X: Array,
-        kernel: Kernel,
-        landmarks: Array,
-        Z: Array,
-        weights: Array | None,
-        ridge: float,
-        *,
-        rows_at_a_time: int,
-        store_values: bool,
-        allow_removal: bool = True,
-        reduction: str = "sum",
-    ):
-        self.X, self.kernel, self.landmarks = X, kernel, landmarks
-        self.Z, self.weights, self.ridge, self.reduction = Z, weights, ridge, reduction
-        self.rows_at_a_time, self.allow_removal = rows_at_a_time, allow_removal
-        dtype = xa.numpy_dtype(Z)
-        self._map = Whitening(self._gram(), dtype)
-        self.jitter = self._map.jitter
-        self._stored_values = self._values(slice(0, X.shape[0])) if store_values else None
-        self._sums: RidgeSums | None = None
-        self._rows = np.empty(0, dtype=np.intp)
-        self.updated_by = ""
-        self.condition = np.nan
-        self.added_jitter = 0.0
+    def __init__(self, partitions: list[Any], states: list[Any], basis: Any, rule: ActiveRule, dtype: Any):
+        self.partitions, self.states, self.basis, self.rule, self.dtype = partitions, states, basis, rule, dtype
+        self._total, self._updated_by = self._sum(leaving=False), "summation"
+        self._counts: dict[str, Any] = {}
+        self._model: Any = None
 
-    def _gram(self) -> Array:
-        if self.landmarks.ndim == 1:
-            return cross(self.kernel, self.X, self.landmarks, self.landmarks, np.float64)
-        points = xa.astype(self.landmarks, np.float64)
-        return evaluate(self.kernel, points, points)
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the result of a function."""
+        return function(*arguments)
 
-    def _values(self, rows: Any) -> Array:
-        if self.landmarks.ndim == 1:
-            return cross(self.kernel, self.X, rows, self.landmarks)
-        return evaluate(self.kernel, xa.take_rows(self.X, rows), self.landmarks)
+    def _call_for_each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
+        """Return the results of a function for the rows and the states of each partition."""
+        pairs = zip(self.partitions, self.states, strict=True)
+        return [self._call(function, rows, state, *shared) for rows, state in pairs]
 
-    def _sums_over(self, rows: np.ndarray) -> RidgeSums:
-        def values(idx: np.ndarray) -> Array:
-            return self._values(idx) if self._stored_values is None else xa.take_rows(self._stored_values, idx)
+    def _merge(self, sums: list[Any]) -> Any:
+        """Return the sums over all partitions."""
+        return sums[0]
 
-        return sums_over(rows, self._map, values, self.Z, self.weights, self.rows_at_a_time)
+    def _values(self, *results: Any) -> Any:
+        """Return the values of results."""
+        return results
 
-    def _update(self, rows: np.ndarray) -> RidgeSums:
-        discarded = np.setdiff1d(self._rows, rows, assume_unique=True)
-        if self._sums is not None and len(discarded) == 0:
-            return self._sums
-        if self._sums is not None and self.allow_removal and len(discarded) < len(rows):
-            self._sums.subtract(self._sums_over(discarded))
-            if not should_sum_again(self._sums, ridge_on_sum(self.ridge, self.reduction, self._sums.weight)):
-                self.updated_by = "removal"
-                return self._sums
-        self.updated_by = "summation"
-        return self._sums_over(rows)
+    def numbers(self, mask: str) -> Any:
+        """Return the indices of the rows in a mask of `RowStates`."""
+        return np.flatnonzero(getattr(self.states[0], mask))
 
-    def solve(self, rows: np.ndarray) -> tuple[Array, Array]:
-        """Return coefficients and bias of the fit to `rows`, a subset of the rows of the previous call."""
-        self._sums = self._update(rows)
-        self._rows = rows
-        ridge = ridge_on_sum(self.ridge, self.reduction, self._sums.weight)
-        solved = solve_sums(self._sums, self._map, ridge, xa.numpy_dtype(self.Z))
-        self._coef, self._bias, self.condition, self.added_jitter = solved
-        return self._coef, self._bias
+    def _sum(self, *, leaving: bool) -> Any:
+        return self._merge(self._call_for_each(sum_rows, self.basis, leaving))
 
-    def scores(self, rows: np.ndarray) -> np.ndarray:
-        """Return the scores of the given rows of `X`."""
-        if self._stored_values is not None:
-            parts = [
-                xa.take_rows(self._stored_values, rows[part]) @ self._coef for part in slices(len(rows), self.rows_at_a_time)
-            ]
-            scores = xa.namespace(self._coef).concat(parts)
-        elif self.landmarks.ndim == 1 and not self.kernel.uses_points:
-            scores = self._values(rows) @ self._coef
-        else:
-            points = self.landmarks if self.landmarks.ndim == 2 else xa.take_rows(self.X, self.landmarks)
-            scores = expand(self.kernel, xa.take_rows(self.X, rows), points, self._coef)
-        return xa.to_numpy(scores + self._bias)
+    def fit(self) -> ActiveStep:
+        """Fit to the active rows, score them and determine which of them stay active."""
+        self._model = self._call(solve_sums, self._total, self.basis, self.rule, self.dtype)
+        self.states = self._call_for_each(score_rows, self.basis, self._model, self.rule)
+        counts = [self._call(RowStates.counts, state) for state in self.states]
+        condition, *counts = self._values(self._call(attrgetter("condition"), self._model), *counts)
+        self._counts = {key: sum(count[key] for count in counts) for key in counts[0]}
+        return ActiveStep(self._counts, self._updated_by, condition)
+
+    def discard(self) -> None:
+        """Discard rows; subtract their sums if they are fewer than the remaining rows and rounding errors allow it."""
+        kept = int(self._counts["kept"].sum())
+        removed, usable = None, False
+        if self._counts["active"] - kept < kept:
+            removed = self._call(subtract, self._total, self._sum(leaving=True), self.rule)
+            (usable,) = self._values(self._call(is_not, removed, None))
+        self._updated_by = "removal" if usable else "summation"
+        self._total = removed if usable else self._sum(leaving=False)
+        self.states = [self._call(RowStates.without_discarded, state) for state in self.states]
+
+    def model(self) -> ActiveModel:
+        """Return the model of the last fit."""
+        (model,) = self._values(self._model)
+        return model
 
 
-class ActiveSetLSSVM:
+class ActiveSetRows:
     """A least-squares support vector machine on the active rows: `(K_S + ridge I) A + b = Z_S`, `sum A = 0`."""
 
-    jitter = 0.0
-    added_jitter = 0.0
-    updated_by = "summation"
-
-    def __init__(self, X: Array, kernel: Kernel, Z: Array, weights: Array | None, ridge: float, *, reduction: str = "sum"):
-        self.X, self.kernel, self.Z, self.ridge, self.reduction = X, kernel, Z, ridge, reduction
+    def __init__(self, X: Array, kernel: Kernel, Z: Array, weights: Array | None, states: RowStates, rule: ActiveRule):
+        self.X, self.kernel, self.Z, self.states, self.rule = X, kernel, Z, states, rule
         self._weights = np.ones(X.shape[0]) if weights is None else xa.to_numpy(weights)
-        self.condition = np.nan
 
-    def solve(self, rows: np.ndarray) -> tuple[Array, Array]:
-        """Return coefficients and bias of the fit to `rows`."""
+    def numbers(self, mask: str) -> np.ndarray:
+        """Return the indices of the rows in a mask of `RowStates`."""
+        return np.flatnonzero(getattr(self.states, mask))
+
+    def fit(self) -> ActiveStep:
+        """Fit to the active rows, score them and determine which of them stay active."""
+        rows = self.numbers("active")
         points = xa.take_rows(self.X, rows) if self.kernel.uses_points else self.X[np.ix_(rows, rows)]
-        ridge = ridge_on_sum(self.ridge, self.reduction, float(self._weights[rows].sum()))
-        self._ridge = ridge / np.maximum(self._weights, np.finfo(float).tiny)
-        op = KernelOperator(points, self.kernel, self._ridge[rows])
+        ridge = self.rule.ridge_on_sum(float(self._weights[rows].sum())) / np.maximum(self._weights, np.finfo(float).tiny)
+        op = KernelOperator(points, self.kernel, ridge[rows])
         ones = xa.zeros((len(rows), 1), self.Z) + 1
         Z = xa.namespace(self.Z).concat([xa.take_rows(self.Z, rows), ones], axis=1)
-        coef, bias = split_bias(xa.to_numpy(solve(op, Z, Cholesky()).W))
-        self._rows, self._coef, self._bias = rows, coef, bias
-        return xa.like(coef, self.Z), xa.like(bias, self.Z)
+        self._rows, self._coef, self._bias = rows, *split_bias(xa.to_numpy(solve(op, Z, Cholesky()).W))
+        self.states = self.states.after(self._scores(self.states.scored(self.rule), ridge), self.rule)
+        return ActiveStep(self.states.counts(), "summation", np.nan)
 
-    def scores(self, rows: np.ndarray) -> np.ndarray:
+    def _scores(self, rows: np.ndarray, ridge: np.ndarray) -> np.ndarray:
         """Return the scores of the given rows of `X`; scores of fitted rows follow from the linear system."""
         scores = np.empty((len(rows), self._coef.shape[1]), self._coef.dtype)
         at = np.searchsorted(self._rows, rows).clip(max=len(self._rows) - 1)
         fitted = self._rows[at] == rows
-        residuals = self._ridge[rows[fitted], None] * self._coef[at[fitted]]
+        residuals = ridge[rows[fitted], None] * self._coef[at[fitted]]
         scores[fitted] = xa.to_numpy(xa.take_rows(self.Z, rows[fitted])) - residuals
         others = rows[~fitted]
         if len(others) and self.kernel.uses_points:
@@ -364,3 +381,16 @@ class ActiveSetLSSVM:
         elif len(others):
             scores[~fitted] = self.X[np.ix_(others, self._rows)] @ self._coef + self._bias
         return scores
+
+    def discard(self) -> None:
+        """Remove the rows that do not stay active."""
+        self.states = self.states.without_discarded()
+
+    def model(self) -> ActiveModel:
+        """Return the model of the last fit."""
+        points = xa.take_rows(self.X, self._rows) if self.kernel.uses_points else self.X
+        coef, bias = xa.like(self._coef, self.Z), xa.like(self._bias, self.Z)
+        return ActiveModel(points, self._rows, coef, bias, jitter=0.0, condition=np.nan, added_jitter=0.0)
+
+
+ActiveRows = BasisRows | ActiveSetRows
