@@ -162,7 +162,7 @@ def test_divergence_is_answered_by_a_smaller_step(digits, optimizer, monkeypatch
 
 
 def test_features_that_are_not_finite_are_an_error_not_a_model():
-    learner = GradientState(2, 1, optimizer="sgd", reference=np.zeros(1))
+    learner = GradientState(np.zeros((3, 1)), optimizer="sgd")
     learner.step = 1.0
     batch = np.full((4, 2), np.nan), np.ones((4, 1)), None, 0.1
     with pytest.raises(ArithmeticError, match="the loss increases for every step size"):

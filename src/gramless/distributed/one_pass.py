@@ -32,7 +32,7 @@ from gramless.streaming.learners import (
     PassSize,
     plan_pass,
 )
-from gramless.streaming.learners.conjugate_gradients import FirstSums, PassRows, RowTotals, solve_by_passes, unwhitened_map
+from gramless.streaming.learners.conjugate_gradients import PassRows, add_totals, first_sums, solve_by_passes, unwhitened_map
 from gramless.streaming.learners.training_pass import rows_to_examine
 from gramless.streaming.reservoir import Reservoir, draw
 from gramless.streaming.stream import Stream
@@ -78,8 +78,12 @@ def fit_one_pass(estimator: OnePassEstimator, rows: Rows) -> LearningPass | Fini
     named = None if numbers is None else rows.take(np.unique(numbers))
     ready = client.submit(_begin, start, feature_map, rng.get_state(), rows.n, sample, named, numbers, pure=False)
     if plan.solver == "cg":
-        pieces = WorkerRows(rows, ready, settings, replace(plan, stored=None), sample)
-        return solve_by_passes(pieces.learning, pieces, settings, plan, random_state=rng)
+        pieces = WorkerRows(rows, ready, settings, replace(plan, stored=None))
+        learning: LearningPass = ready.result()
+        shift = client.submit(_mean_target, sample, learning.targets, pure=False).result()
+        sums = first_sums(pieces.added(_totals, shift), shift, learning.targets)
+        features: Any = learning.features
+        return solve_by_passes(learning, features.points, sums, pieces.normal_times, settings, plan, random_state=rng)
     del sample, named
     learned = rows.map(_learn, ready, settings, each=[(offset,) for offset in rows.offsets])
     total = reduce_in_tree(client, learned, _merge)
@@ -92,30 +96,23 @@ def fit_one_pass(estimator: OnePassEstimator, rows: Rows) -> LearningPass | Fini
 class WorkerRows:
     """Rows on the workers for conjugate gradients on the client."""
 
-    def __init__(self, rows: Rows, ready: Any, settings: PassSettings, plan: BatchPlan, sample: Any):
+    def __init__(self, rows: Rows, ready: Any, settings: PassSettings, plan: BatchPlan):
         self._rows, self._shared = rows, (ready, settings, plan)
-        self.learning: LearningPass = ready.result()
-        self._shift = rows.client.submit(_mean_target, sample, self.learning.targets, pure=False).result()
-        self.landmarks = self.learning.features.points
         rows.keep()
-
-    def first_sums(self) -> FirstSums:
-        """Make the first pass over the rows."""
-        return self._added(_totals, self._shift).finish(self.learning.targets, self._shift)
 
     def normal_times(self, A: Array, shift: Array) -> Array:
         """Return `K_mn W (K_nm A - shift)`, in one pass over the rows."""
-        return self._added(_normal_times, A, shift).sums[0]
+        return self.added(_normal_times, A, shift)[0]
 
-    def _added(self, work: Any, *vectors: Any) -> RowTotals:
-        """Return the sum of `work` over all pieces."""
+    def added(self, work: Any, *vectors: Any) -> list[Array]:
+        """Return the sums of the results of `work` over all pieces."""
 
         def compute() -> Any:  # vectors are sent again after a worker was lost
             client = self._rows.client
             everywhere = client.scatter(vectors, broadcast=True, hash=False)
-            return reduce_in_tree(client, self._rows.map(work, *self._shared, *everywhere), _add_totals).result()
+            return reduce_in_tree(client, self._rows.map(work, *self._shared, *everywhere), add_totals).result()
 
-        added: RowTotals = retry_if_lost(compute)
+        added: list[Array] = retry_if_lost(compute)
         return added
 
 
@@ -123,22 +120,14 @@ def _piece_rows(piece: Piece, ready: LearningPass, settings: PassSettings, plan:
     return PassRows(ready, Stream(piece.X, _columns(piece, ready.targets), piece.weights), settings, plan)
 
 
-def _totals(piece: Piece, ready: LearningPass, settings: PassSettings, plan: BatchPlan, shift: np.ndarray) -> RowTotals:
+def _totals(piece: Piece, ready: LearningPass, settings: PassSettings, plan: BatchPlan, shift: np.ndarray) -> list[Array]:
     return _piece_rows(piece, ready, settings, plan).totals(shift)[0]
 
 
 def _normal_times(
     piece: Piece, ready: LearningPass, settings: PassSettings, plan: BatchPlan, A: Array, shift: Array
-) -> RowTotals:
-    return RowTotals(0.0, [_piece_rows(piece, ready, settings, plan).normal_times(A, shift)])
-
-
-def _add_totals(parts: list[RowTotals]) -> RowTotals:
-    """Return the sums over all pieces; the arguments stay unchanged, because a task may run again."""
-    total = replace(parts[0])
-    for part in parts[1:]:
-        total.add(part)
-    return total
+) -> list[Array]:
+    return [_piece_rows(piece, ready, settings, plan).normal_times(A, shift)]
 
 
 def _mean_target(sample: Piece, targets: Targets) -> np.ndarray:

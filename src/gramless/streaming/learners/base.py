@@ -88,8 +88,8 @@ class LearnerState(ABC):
         """Return an independent copy."""
 
     @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """Return arrays and numbers from which `Learner.restore` builds the same state."""
+    def __getstate__(self) -> dict[str, Any]:
+        """Return numbers and NumPy arrays."""
 
 
 class Learner(BaseEstimator, ABC):
@@ -143,10 +143,6 @@ class Learner(BaseEstimator, ABC):
         `Phi` are features of up to `rows_measured` random rows. `n_rows` counts all rows, or with `known=False` the rows so
         far. `own_targets` are the target columns of the landmarks.
         """
-
-    @abstractmethod
-    def restore(self, state: dict[str, Any], reference: Array | None = None) -> Any:
-        """Return the saved state, as arrays of the namespace and device of `reference` (default NumPy)."""
 
     @abstractmethod
     def solve(self, state: Any, features: Features, left_out: LeftOutRows | None = None) -> LearnedCoefficients:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -46,24 +46,11 @@ def unwhitened_map(feature_map: FeatureMap) -> FeatureMap:
     return unwhitened
 
 
-class RowsOfPasses(Protocol):
-    """The rows of a fit, in this process or on distributed workers."""
-
-    landmarks: Array
-    """Landmarks from which the factors are computed."""
-
-    def first_sums(self) -> FirstSums:
-        """Make the first pass over the rows."""
-        ...
-
-    def normal_times(self, A: Array, shift: Array) -> Array:
-        """Return `K_mn W (K_nm A - shift)`, in one pass over the rows."""
-        ...
-
-
 def solve_by_passes(
     learning: LearningPass,
-    rows: RowsOfPasses,
+    landmarks: Array,
+    sums: FirstSums,
+    normal_times: Callable[[Array, Array], Array],
     settings: PassSettings,
     plan: BatchPlan,
     *,
@@ -73,16 +60,17 @@ def solve_by_passes(
     show: Callable[[FinishedPass], Any] | None = None,
     previous: OnePassModel | None = None,
 ) -> FinishedPass:
-    """Return the finished pass for the features of `learning` and all rows.
+    """Return the finished pass for the features of `learning`, of which `landmarks` are the points, and all rows.
 
-    The iteration starts from the coefficients of a `previous` model with the same landmarks and number of outputs.
+    `normal_times(A, shift)` returns `K_mn W (K_nm A - shift)`, in one pass over the rows. The iteration starts from the
+    coefficients of a `previous` model with the same landmarks and number of outputs.
     """
     _, learner, options = settings
-    features, format, sums = learning.features.for_prediction(), learning.format, rows.first_sums()
+    features, format = learning.features.for_prediction(), learning.format
     ridge = 1.0 / float(learner.C)
     eps = float(np.finfo(format.dtype).eps)
-    factors = NormalFactors(features.kernel, rows.landmarks, eps, ridge=ridge, weight=sums.weight)
-    op = NormalOperator(factors, rows.normal_times, sums.features)
+    factors = NormalFactors(features.kernel, landmarks, eps, ridge=ridge, weight=sums.weight)
+    op = NormalOperator(factors, normal_times, sums.features)
     rhs, target_squares = op.right_hand_side(sums.crossed), sums.centred_squares
     if not np.isfinite(xa.norm(rhs)):
         raise ValueError(
@@ -104,7 +92,7 @@ def solve_by_passes(
             solver=plan.solver,
             reason=plan.reason,
         )
-        return FinishedPass(format, learning.targets, learning.seed, model, history)
+        return FinishedPass(format, learning.targets, learning.seed, solved=model, history=history)
 
     def report(beta: Array, record: dict[str, Any]) -> bool:
         history.append(record)
@@ -187,35 +175,31 @@ class FirstSums:
     weight: float
 
 
-@dataclass
-class RowTotals:
-    """Sums over rows, which are added for parts of the rows."""
+def add_totals(parts: list[list[Array]]) -> list[Array]:
+    """Return the sums over several parts of the rows."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = [_add(a, b) for a, b in zip(total, part, strict=True)]
+    return total
 
-    weight: float
-    sums: list[Array]
-    """`K_mn w`, and one column for each target column: `K_mn W z`, the weighted sum of `z` and that of its squares."""
 
-    def add(self, other: RowTotals) -> None:
-        """Add the sums of other rows."""
-        self.weight += other.weight
-        self.sums = [_add(a, b) for a, b in zip(self.sums, other.sums, strict=True)]
+def first_sums(totals: list[Array], shift: np.ndarray, targets: Targets) -> FirstSums:
+    """Return the sums for the outputs of the model from the result of `PassRows.totals`."""
+    features, crossed, target_sum, squares, sum_of_weights = totals
+    weight = float(sum_of_weights[0, 0])
+    if not weight > 0:
+        raise ValueError("all sample weights are zero: there is nothing to fit")
+    binary = isinstance(targets, LabelTargets) and len(targets.close()) == 2
 
-    def finish(self, targets: Targets, shift: np.ndarray) -> FirstSums:
-        """Return the sums for the outputs of the model; `shift` was subtracted from the target columns."""
-        if not self.weight > 0:
-            raise ValueError("all sample weights are zero: there is nothing to fit")
-        binary = isinstance(targets, LabelTargets) and len(targets.close()) == 2
-        features, crossed, target_sum, squares = self.sums
+    def outputs(columns: Any) -> Array:
+        return xa.like(targets.outputs(xa.to_numpy(columns)), features)
 
-        def outputs(columns: Any) -> Array:
-            return xa.like(targets.outputs(xa.to_numpy(columns)), features)
-
-        mean = outputs(target_sum / self.weight)
-        centred = outputs(crossed - features @ (target_sum / self.weight))
-        # The indicators of two classes become one column of -1 and 1, whose squares are one.
-        total = self.weight if binary else outputs(squares)[0]
-        offset = outputs(np.zeros((1, int(target_sum.shape[1]))) + shift)
-        return FirstSums(features, centred, mean + offset, total - self.weight * mean[0] ** 2, self.weight)
+    mean = outputs(target_sum / weight)
+    centred = outputs(crossed - features @ (target_sum / weight))
+    # The indicators of two classes become one column of -1 and 1, whose squares are one.
+    total = weight if binary else outputs(squares)[0]
+    offset = outputs(np.zeros((1, int(target_sum.shape[1]))) + shift)
+    return FirstSums(features, centred, mean + offset, total - weight * mean[0] ** 2, weight)
 
 
 class PassRows:
@@ -271,14 +255,15 @@ class PassRows:
             total += rows.normal_times(A, shift, weights)
         return total
 
-    def totals(self, shift: np.ndarray | None = None) -> tuple[RowTotals, np.ndarray]:
+    def totals(self, shift: np.ndarray | None = None) -> tuple[list[Array], np.ndarray]:
         """Make the first pass; return its sums and the number that was subtracted from each target column.
 
-        The shift is that of the argument or the mean of the first batch of values: values may be far larger than their
-        deviations from their mean. The rows are kept if the plan says so.
+        The sums are `K_mn w`, one column for each target column (`K_mn W z`, the weighted sum of `z` and that of its
+        squares), and the sum of the weights. The shift is that of the argument or the mean of the first batch of values:
+        values may be far larger than their deviations from their mean. The rows are kept if the plan says so.
         """
         targets, stored = self._learning.targets, []
-        totals: RowTotals | None = None
+        totals: list[Array] = []
         for rows, encoded, weights in self._read():
             values = targets.matrix(encoded)
             if shift is None:
@@ -286,24 +271,16 @@ class PassRows:
             Z, xp = xa.like(values - shift, weights), xa.namespace(weights)
             weighted = weights * Z
             both = rows.transposed_times(xp.concat([weighted, weights], axis=1))
-            columns = [both[:, -1:], both[:, :-1], xp.sum(weighted, axis=0)[None], xp.sum(weighted * Z, axis=0)[None]]
-            part = RowTotals(float(xp.sum(weights)), columns)
-            if totals is None:
-                totals = part
-            else:
-                totals.add(part)
+            sums = [xp.sum(weighted, axis=0)[None], xp.sum(weighted * Z, axis=0)[None], xp.sum(weights)[None, None]]
+            part = [both[:, -1:], both[:, :-1], *sums]
+            totals = add_totals([totals, part]) if totals else part
             if self._plan.stored:
                 stored.append((rows, weights))
-        if totals is None or shift is None:
+        if shift is None:
             raise ValueError(f"{self._stream.name} has no rows")
         if self._plan.stored:
             self._stored = stored
         return totals, shift
-
-    def first_sums(self) -> FirstSums:
-        """Make the first pass over the rows."""
-        totals, shift = self.totals()
-        return totals.finish(self._learning.targets, shift)
 
 
 def _add(total: Array, part: Array) -> Array:

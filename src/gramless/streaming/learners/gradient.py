@@ -20,6 +20,7 @@ several batches. Cost: O(p (k + q)) for each row, O(s^2 p + s^3) once for a subs
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -40,7 +41,21 @@ ALL_FEATURES = "features of all rows"
 # Matrices of float64 at the peak of an eigendecomposition: the matrix, the eigenvectors, workspace.
 _EIGEN_MATRICES = 4
 # Attributes of `GradientState` that have other names in model files of version 0.1.0.
-_NAMES_0_1 = {"soften": "limit_norms", "loudest": "norm_limit", "good": "snapshot", "nothing": "zero_loss"}
+_NAMES_0_1 = {
+    "soften": "limit_norms",
+    "loudest": "norm_limit",
+    "nothing": "zero_loss",
+    "V": "eigenvectors",
+    "D": "shares",
+    "mean_2": "n_averaged",
+    "moments_0": "moment_1",
+    "moments_1": "moment_2",
+    "moments_2": "n_moments",
+    "moments_3": "adam_rate",
+    "moments_4": "first_step",
+}
+# Coefficients and biases that are one array here and two in model files of version 0.1.0.
+_PAIRS_0_1 = {"W": ("A", "b"), "mean": ("mean_0", "mean_1"), "snapshot": ("good_0", "good_1")}
 
 
 @dataclass(eq=False, repr=False)
@@ -97,8 +112,7 @@ class GradientDescent(Learner):
         if self.learning_rate is None:
             every = min(self.tuning.penalty_batches, every)
         state = GradientState(
-            features.n_features,
-            n_targets,
+            xa.zeros((features.n_features + 1, n_targets), Phi),
             optimizer=self.optimizer,
             linear=None if self.loss == "primal" else own_targets,
             penalty_every=1 if features.identity_penalty else max(1, every),
@@ -110,77 +124,71 @@ class GradientDescent(Learner):
             n_rows=n_rows,
             known=known,
             epochs=self.epochs,
-            reference=Phi,
             tuning=self.tuning,
         )
         state.attach(features, budget)
         state.prepare(Phi)
         return state
 
-    def restore(self, state: dict[str, Any], reference: Array | None = None) -> GradientState:
-        return GradientState.from_state(state, reference)
-
     def solve(self, state: GradientState, features: Features, left_out: LeftOutRows | None = None) -> LearnedCoefficients:
-        A, b = (xa.to_numpy(part) for part in state.solution())
-        return LearnedCoefficients(A, b, float(self.C), features.jitter)
+        W = xa.to_numpy(state.W if state.mean is None else state.mean)
+        return LearnedCoefficients(W[:-1], W[-1], float(self.C), features.jitter)
 
 
+@dataclass(eq=False)
 class GradientState(LearnerState):
     """Coefficients, preconditioner and step size of gradient descent with `batch` rows per step.
 
-    The step decreases towards the end of `epochs` passes over `n_rows` rows if `known`. `linear` is `Q`. The gradient of the
-    penalty is applied once for `penalty_every` batches.
+    `W` has the coefficients of the features and, in the last row, the biases. The step decreases towards the end of `epochs`
+    passes over `n_rows` rows if `known`. `linear` is `Q`. The gradient of the penalty is applied once for `penalty_every`
+    batches. The preconditioner reduces the eigenvalues of `eigenvectors` by the fractions `shares`.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        n_targets: int,
-        *,
-        optimizer: str,
-        C: float = 1.0,
-        batch: int = 64,
-        n_rows: int = 1,
-        epochs: int = 1,
-        known: bool = True,
-        linear: Array | None = None,
-        penalty_every: int = 1,
-        limit_norms: bool = False,
-        learning_rate: float | None = None,
-        reference: Array,
-        tuning: StreamingTuning = TUNING,
-    ):
-        self._tuning = tuning
-        self.optimizer = optimizer
-        self._penalty_product: Callable[[Array], Array] = _no_penalty
-        self.linear = linear
-        self.penalty_every = penalty_every
-        self.limit_norms = limit_norms
-        self.learning_rate = learning_rate
-        self.C, self.batch = C, batch
-        self.n_rows, self.epochs, self.known = n_rows, epochs, known
-        self.rows_seen = self.rows_before = 0
-        self._loss, self._batches = 0.0, 0
-        self.A = xa.zeros((n_features, n_targets), reference)
-        self.b = xa.zeros((1, n_targets), reference)
-        self.step = 0.0
-        self.n_steps = 0
-        self.halvings = 0
-        self._V: Array | None = None
-        self._D: Any = None
-        self._norm_limit = np.inf
-        self._mean: tuple[Array, Array, int] | None = None
-        self._moments: Any = None
-        self._snapshot: tuple[Array, Array] = (self.A + 0, self.b + 0)
-        self._zero_loss = 0.0
-        self._failures = 0
+    W: Array
+    _: KW_ONLY
+    optimizer: str
+    C: float = 1.0
+    batch: int = 64
+    n_rows: int = 1
+    epochs: int = 1
+    known: bool = True
+    linear: Array | None = None
+    penalty_every: int = 1
+    limit_norms: bool = False
+    learning_rate: float | None = None
+    tuning: StreamingTuning = TUNING
+    features: Features | None = None
+    penalty_bytes: int = 0
+    rows_seen: int = 0
+    rows_before: int = 0
+    loss: float = 0.0
+    batches: int = 0
+    step: float = 0.0
+    n_steps: int = 0
+    halvings: int = 0
+    failures: int = 0
+    zero_loss: float = 0.0
+    norm_limit: float = np.inf
+    eigenvectors: Any = None
+    shares: Any = None
+    snapshot: Any = None
+    mean: Any = None
+    n_averaged: int = 0
+    moment_1: Any = None
+    moment_2: Any = None
+    n_moments: int = 0
+    adam_rate: float = 0.0
+    first_step: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.snapshot = self.W + 0
 
     @property
     def n_targets(self) -> int:
-        return int(self.A.shape[1])
+        return int(self.W.shape[1])
 
     def attach(self, features: Features, budget: int) -> None:
-        self._penalty_product = lambda A: features.penalty_product(A, budget // self._tuning.penalty_share)
+        self.features, self.penalty_bytes = features, budget // self.tuning.penalty_share
 
     def prepare(self, features: Array) -> None:
         """Derive the eigenvectors from one half of a subsample of features, and the step size from the other half.
@@ -202,7 +210,7 @@ class GradientState(LearnerState):
         top = xa.to_numpy(values)[::-1]
         # At most a tenth of the number of rows, because further eigenvectors of the sample differ from those of the data.
         noise = 10 * float(np.finfo(xa.numpy_dtype(features)).eps) * top[0]
-        q = min(self._tuning.equalised_eigenvectors, half // 10, int(np.count_nonzero(top > noise)) - 1)
+        q = min(self.tuning.equalised_eigenvectors, half // 10, int(np.count_nonzero(top > noise)) - 1)
         if q > 0:
             leading = xa.astype(U[:, -q - 1 :], xa.numpy_dtype(features))
             V = (first.T @ leading) * xa.like(1.0 / np.sqrt(half * top[: q + 1][::-1]), features)
@@ -210,24 +218,26 @@ class GradientState(LearnerState):
             # The curvature of the full loss, because along some eigenvectors the penalty has the larger curvature.
             curvatures = top[: q + 1][::-1] + ridge * np.maximum(pulls, 0.0)
             shares = np.maximum(0.0, 1.0 - curvatures[0] / curvatures[1:])
-            self._V, self._D = V[:, 1:] + 0, xa.like(shares, features)[:, None]
+            self.eigenvectors, self.shares = V[:, 1:] + 0, xa.like(shares, features)[:, None]
         norms = xa.to_numpy(self.squared_norms(second[:, :-1])).astype(np.float64)
         largest = _largest_eigenvalue(lambda v: self._equalised(second.T @ (second @ v) / int(second.shape[0])), second)
         together = (batch - 1) * largest
         largest_norm = float(norms.max())
         if self.limit_norms:
-            limit = max(together, self._tuning.norm_factor * float(norms.mean()))
-            largest_norm = self._norm_limit = min(largest_norm, limit)
+            limit = max(together, self.tuning.norm_factor * float(norms.mean()))
+            largest_norm = self.norm_limit = min(largest_norm, limit)
         curvature = (largest_norm + together) / batch
         regular = _largest_eigenvalue(lambda v: self._equalised(self._penalised(v)), second)
         self.step = 1.0 / (curvature + ridge * self.penalty_every * regular)
 
     def measure(self, Phi: Array) -> Array | None:
         """Return the squared norm of each row if the weights of rows with large norms are reduced."""
+        self._move_to(Phi)
         return self.squared_norms(Phi) if self.limit_norms else None
 
     def add(self, Phi: Array, Z: Array, weights: Array | None = None, measured: Array | None = None) -> None:
         """Make one step for each mini-batch of rows in random order."""
+        self._move_to(Phi)
         count = int(Phi.shape[0])
         n = self.n_rows if self.known else self.rows_seen + count
         total = self.epochs * self.n_rows if self.known else None
@@ -236,98 +246,95 @@ class GradientState(LearnerState):
             progress = 0.0 if total is None else self.rows_seen / total
             # A constant step would leave the noise of the gradient in the solution, so the step decreases.
             constant = self.optimizer == "averaged_sgd" or self.learning_rate is not None
-            decay = 1.0 if constant else max(self._tuning.last_step, min(1.0, 2 * (1 - progress)))
+            decay = 1.0 if constant else max(self.tuning.last_step, min(1.0, 2 * (1 - progress)))
             counted = None if weights is None else weights[rows]
             if measured is not None:
                 counted = self.reduced_weights(counted, measured[rows], decay)
-            self._loss += self.update(Phi[rows], Z[rows], counted, 1.0 / (self.C * n), decay)
-            self._batches += 1
+            self.loss += self.update(Phi[rows], Z[rows], counted, 1.0 / (self.C * n), decay)
+            self.batches += 1
             if progress >= 0.5 or total is None:
                 self.average()
             self.rows_seen += rows.stop - rows.start
 
     def end_pass(self) -> dict[str, float]:
         """Return the mean loss of the batches of this pass before their steps, and the step size."""
-        record = {"loss": self._loss / max(1, self._batches), "step": self.step}
-        self._loss, self._batches = 0.0, 0
+        record = {"loss": self.loss / max(1, self.batches), "step": self.step}
+        self.loss, self.batches = 0.0, 0
         self.n_rows, self.rows_before, self.known = self.rows_seen - self.rows_before, self.rows_seen, True
         return record
 
     def reopen(self) -> None:
         self.known = False
-        self._loss, self._batches = 0.0, 0
+        self.loss, self.batches = 0.0, 0
 
     def squared_norms(self, F: Array) -> Array:
         """Return the squared norm of each row of `F` after equalisation, which limits the step on that row alone."""
         xp = xa.namespace(F)
         norms = xp.sum(F * F, axis=1) + 1
-        if self._V is None:
+        V = self.eigenvectors
+        if V is None:
             return norms
-        along = F @ self._V[:-1] + self._V[-1:]
-        return norms - (along * along @ self._D)[:, 0]
+        along = F @ V[:-1] + V[-1:]
+        return norms - (along * along @ self.shares)[:, 0]
+
+    def _penalty_product(self, A: Array) -> Array:
+        if self.features is None:
+            raise RuntimeError("attach the features before adding rows")
+        return self.features.penalty_product(A, self.penalty_bytes)
 
     def _penalised(self, v: Array) -> Array:
         xp = xa.namespace(v)
         return xp.concat([self._penalty_product(v[:-1]), xp.zeros_like(v[-1:])], axis=0)
 
-    def _equalised(self, g: Array) -> Array:
-        return g if self._V is None else g - self._V @ (self._D * (self._V.T @ g))
-
-    def _half_equalised(self, g: Array) -> Array:
-        """Return the product with the symmetric square root of the preconditioner."""
-        return g if self._V is None else g - self._V @ ((1 - (1 - self._D) ** 0.5) * (self._V.T @ g))
+    def _equalised(self, g: Array, *, half: bool = False) -> Array:
+        """Return the product with the preconditioner, or with its symmetric square root."""
+        V, shares = self.eigenvectors, self.shares
+        if V is None:
+            return g
+        return g - V @ ((1 - (1 - shares) ** 0.5 if half else shares) * (V.T @ g))
 
     def widen(self, n_targets: int) -> None:
-        xp = xa.namespace(self.A)
-        more = n_targets - int(self.A.shape[1])
-
-        def wider(x: Array) -> Array:
-            return xp.concat([x, xa.zeros((int(x.shape[0]), more), x)], axis=1)
-
-        self.A, self.b = wider(self.A), wider(self.b)
-        self._snapshot = (wider(self._snapshot[0]), wider(self._snapshot[1]))
-        if self.linear is not None and self.linear.shape[1] < n_targets:
-            self.linear = wider(self.linear)
-        if self._mean is not None:
-            self._mean = (wider(self._mean[0]), wider(self._mean[1]), self._mean[2])
-        self._moments = None
+        for name in ("W", "snapshot", "mean", "linear"):
+            old = getattr(self, name)
+            if old is not None and old.shape[1] < n_targets:
+                zeros = xa.zeros((int(old.shape[0]), n_targets - int(old.shape[1])), old)
+                setattr(self, name, xa.namespace(old).concat([old, zeros], axis=1))
+        self.moment_1 = None
 
     def reduced_weights(self, weights: Array | None, norms: Array, decay: float) -> Array | None:
         """Return row weights with which no squared norm exceeds the limit of a step that is multiplied by `decay`."""
         if weights is not None:
             norms = norms * weights
-        if decay * float(norms.max()) <= self._norm_limit:
+        if decay * float(norms.max()) <= self.norm_limit:
             return weights
         xp = xa.namespace(norms)
-        factors = self._norm_limit / xp.clip(decay * norms, min=self._norm_limit)
+        factors = self.norm_limit / xp.clip(decay * norms, min=self.norm_limit)
         return factors if weights is None else weights * factors
 
     def update(self, F: Array, Z: Array, weights: Array | None, ridge: float, decay: float = 1.0) -> float:
         """Make one step, multiplied by `decay`, on a mini-batch and return the loss of the batch before the step."""
         xp = xa.namespace(F)
         n = int(F.shape[0])
-        R = Z - F @ self.A - self.b
+        R = Z - F @ self.W[:-1] - self.W[-1:]
         if weights is not None:
             weighted = R * weights[:, None]
             zero_loss = float(xp.sum(Z * Z * weights[:, None])) / n
         else:
             weighted, zero_loss = R, float(xp.sum(Z * Z)) / n
         loss = float(xp.sum(weighted * R)) / n
-        self._zero_loss = max(self._zero_loss, zero_loss)
-        if not np.isfinite(loss) or loss > self._tuning.divergence_factor * self._zero_loss:
+        self.zero_loss = max(self.zero_loss, zero_loss)
+        if not np.isfinite(loss) or loss > self.tuning.divergence_factor * self.zero_loss:
             self._return_to_snapshot()
-            return self._zero_loss
-        self._failures = 0
-        if self.n_steps % self._tuning.snapshot_steps == 0 and loss <= self._zero_loss:
-            self._snapshot = (self.A + 0, self.b + 0)
+            return self.zero_loss
+        self.failures = 0
+        if self.n_steps % self.tuning.snapshot_steps == 0 and loss <= self.zero_loss:
+            self.snapshot = self.W + 0
         g = xp.concat([F.T @ weighted, xp.sum(weighted, axis=0)[None, :]], axis=0) / -n
         if self.n_steps % self.penalty_every == 0:
-            pull = self._penalty_product(self.A)
+            pull = self._penalty_product(self.W[:-1])
             pull = pull if self.linear is None else pull - self.linear
             g[:-1] += (ridge * self.penalty_every) * pull
-        change = self._change(g, decay)
-        self.A = self.A + change[:-1]
-        self.b = self.b + change[-1:]
+        self.W = self.W + self._change(g, decay)
         self.n_steps += 1
         return loss
 
@@ -337,86 +344,60 @@ class GradientState(LearnerState):
         # Adam in the coordinates B of A = P^(1/2) B, in which the curvature is equal in all directions. Dividing the entries
         # of the equalised gradient itself would undo the equalisation.
         xp = xa.namespace(g)
-        g = self._half_equalised(g)
-        if self._moments is None:
+        g = self._equalised(g, half=True)
+        if self.moment_1 is None:
             # The entries of the direction of Adam are about 1 for any gradient, so the rate is a fraction of the first step.
-            rate = self._tuning.adam_fraction * self.step * float(xp.sum(g * g) / (g.shape[0] * g.shape[1])) ** 0.5
-            self._moments = (xp.zeros_like(g), xp.zeros_like(g), 0, rate, self.step)
-        m, v, t, rate, first_step = self._moments
-        m, v, t = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g, t + 1
-        self._moments = (m, v, t, rate, first_step)
-        direction = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)) ** 0.5 + 1e-12)
-        return self._half_equalised(direction) * (-rate * decay * self.step / first_step)
+            self.adam_rate = self.tuning.adam_fraction * self.step * float(xp.sum(g * g) / (g.shape[0] * g.shape[1])) ** 0.5
+            self.moment_1, self.moment_2, self.n_moments, self.first_step = xp.zeros_like(g), xp.zeros_like(g), 0, self.step
+        self.moment_1 = 0.9 * self.moment_1 + 0.1 * g
+        self.moment_2 = 0.999 * self.moment_2 + 0.001 * g * g
+        self.n_moments += 1
+        means = self.moment_1 / (1 - 0.9**self.n_moments), self.moment_2 / (1 - 0.999**self.n_moments)
+        direction = means[0] / (means[1] ** 0.5 + 1e-12)
+        return self._equalised(direction, half=True) * (-self.adam_rate * decay * self.step / self.first_step)
 
     def _return_to_snapshot(self) -> None:
         """Restore the last snapshot and halve the step after divergence."""
-        if self.halvings >= self._tuning.halvings:
+        if self.halvings >= self.tuning.halvings:
             raise ArithmeticError("the loss increases for every step size: check that the features are finite and scaled")
         # If the snapshot diverges too, start again from the zero model.
-        keep = 0.0 if self._failures else 1.0
-        self.A, self.b = self._snapshot[0] * keep, self._snapshot[1] * keep
+        self.W = self.snapshot * (0.0 if self.failures else 1.0)
         self.step /= 2
         self.halvings += 1
-        self._failures += 1
-        if self._moments is not None:
-            m, v, t, rate, first_step = self._moments
-            self._moments = (m * 0, v, t, rate, first_step)
-        self._mean = None
+        self.failures += 1
+        if self.moment_1 is not None:
+            self.moment_1 = self.moment_1 * 0
+        self.mean, self.n_averaged = None, 0
 
     def average(self) -> None:
-        """Add the coefficients to the mean that `solution` returns, if the optimizer averages."""
+        """Add the coefficients to their mean, if the optimizer averages."""
         if self.optimizer != "averaged_sgd":
             return
-        A, b, count = (0.0, 0.0, 0) if self._mean is None else self._mean
-        self._mean = (A + (self.A - A) / (count + 1), b + (self.b - b) / (count + 1), count + 1)
-
-    def solution(self) -> tuple[Array, Array]:
-        """Return coefficients and biases: their mean if the optimizer averages, else the last ones."""
-        return (self.A, self.b[0]) if self._mean is None else (self._mean[0], self._mean[1][0])
+        mean = 0.0 if self.mean is None else self.mean
+        self.n_averaged += 1
+        self.mean = mean + (self.W - mean) / self.n_averaged
 
     def copy(self) -> GradientState:
         """Return a copy that shares the arrays, because steps replace arrays and never write into them."""
-        other = object.__new__(GradientState)
-        other.__dict__.update(self.__dict__)
-        return other
+        return copy.copy(self)
 
-    def state(self) -> dict[str, Any]:
-        stored = {
-            name.lstrip("_"): value for name, value in self.__dict__.items() if name not in ("_penalty_product", "_tuning")
-        }
-        state = {key: value for key, value in stored.items() if value is not None and not isinstance(value, tuple)}
-        for name, group in stored.items():
-            if isinstance(group, tuple):
-                state |= {f"{name}_{i}": part for i, part in enumerate(group)}
-        return state
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any], reference: Array | None = None) -> GradientState:
-        """Return a state from the result of `state`, as arrays like `reference`; `attach` sets its features."""
-        for old, new in _NAMES_0_1.items():
-            state = {f"{new}{key[len(old) :]}" if key.rstrip("_01") == old else key: part for key, part in state.items()}
-        reference = state["A"] if reference is None else reference
-        restored = cls(*state["A"].shape, optimizer=state["optimizer"], reference=reference)
-        for name in restored.__dict__.keys() - {"_penalty_product", "_tuning"}:
-            key = name.lstrip("_")
-            group = [_restored(state[k], reference) for k in (f"{key}_{i}" for i in range(len(state))) if k in state]
-            setattr(restored, name, tuple(group) if group else _restored(state.get(key), reference))
-        return restored
+    def _move_to(self, reference: Array) -> None:
+        """Convert the arrays to those of the namespace and device of `reference`, after they were read from a file."""
+        if xa.is_torch(self.W) != xa.is_torch(reference) or xa.device_of(self.W) != xa.device_of(reference):
+            arrays = {name: value for name, value in vars(self).items() if getattr(value, "ndim", 0)}
+            vars(self).update({name: xa.like(value, reference) for name, value in arrays.items()})
 
     def __getstate__(self) -> dict[str, Any]:
-        # Files and other processes get NumPy arrays; the function for the penalty is attached again.
-        return {key: xa.to_numpy(value) if hasattr(value, "shape") else value for key, value in self.state().items()}
+        # Files and other processes get NumPy arrays; the features are attached again.
+        kept = {name: value for name, value in vars(self).items() if name not in ("tuning", "features")}
+        return {name: xa.to_numpy(value) if hasattr(value, "shape") else value for name, value in kept.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(GradientState.from_state(state).__dict__)
-
-
-def _no_penalty(A: Array) -> Array:
-    raise RuntimeError("attach the features before adding rows")
-
-
-def _restored(value: Any, reference: Array) -> Any:
-    return xa.like(value, reference) if getattr(value, "ndim", 0) else value
+        state = {_NAMES_0_1.get(name, name): value for name, value in state.items()}
+        for name, (A, b) in _PAIRS_0_1.items():
+            if A in state:
+                state[name] = np.concatenate([state.pop(A), state.pop(b)])
+        vars(self).update(state)
 
 
 def _largest_eigenvalue(apply: Callable[[Array], Array], reference: Array, iterations: int = 12) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from gramless._core.targets.streamed import Targets, ValueTargets
 from gramless._core.untrusted_arrays import build_checked_csr
 from gramless.callbacks import Callbacks
 from gramless.streaming.learners.base import LearnerState
-from gramless.streaming.learners.conjugate_gradients import PassRows, solve_by_passes, unwhitened_map
+from gramless.streaming.learners.conjugate_gradients import PassRows, first_sums, solve_by_passes, unwhitened_map
 from gramless.streaming.learners.gradient import ALL_FEATURES
 from gramless.streaming.learners.planning import BatchPlan, PassSettings, PassSize, plan_pass
 from gramless.streaming.learners.training_pass import (
@@ -83,7 +84,9 @@ def run_pass(
         rows = PassRows(learning, stream, settings, plan)
         return solve_by_passes(
             learning,
-            rows,
+            rows.landmarks,
+            first_sums(*rows.totals(), targets),
+            rows.normal_times,
             settings,
             plan,
             random_state=rng,
@@ -141,9 +144,7 @@ def continue_pass(
         )
     stream.first()  # raises ValueError if there are no rows or no targets
 
-    def convert(X: Array) -> Array:
-        return state.format.convert(X, options.name)
-
+    convert = partial(state.format.convert, name=options.name)
     if isinstance(state, LearningPass):
         plan = _plan(state.format, state.targets, stream, settings, only_once=True)
         log_progress(options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
@@ -236,8 +237,7 @@ def _epoch(
     """Return a function that learns from all rows once and yields the number of rows of each batch."""
     learner, options, size = settings.learner, settings.options, plan.batch_rows
 
-    def convert(X: Array) -> Array:
-        return learning.format.convert(X, options.name)
+    convert = partial(learning.format.convert, name=options.name)
 
     def in_order() -> Iterator[int]:
         budget = options.budget(learning.format.device)

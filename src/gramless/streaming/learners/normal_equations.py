@@ -96,10 +96,6 @@ class NormalEquations(Learner):
         """Return sums of zero rows."""
         return RidgeSums(features.n_features, n_targets, Phi)
 
-    def restore(self, state: dict[str, Any], reference: Array | None = None) -> RidgeSums:
-        """Return the saved sums."""
-        return RidgeSums.from_state(state, reference)
-
     def solve(self, state: RidgeSums, features: Features, left_out: LeftOutRows | None = None) -> LearnedCoefficients:
         """Return the minimiser, and with `C="loo"` the leave-one-out error of each C."""
         problem = state.whiten(features.penalty())

@@ -105,10 +105,9 @@ class RidgeSums(LearnerState):
         b = int(features.shape[0])
         if b == 0:
             return
-        if xa.device_of(features) != xa.device_of(
-            self.upper
-        ):  # the sums were read from a file, or merged from another device
-            self.__dict__.update(RidgeSums.from_state(self.state(), features).__dict__)
+        # The sums may have been read from a file, or merged from another device.
+        if xa.device_of(features) != xa.device_of(self.upper):
+            self.__dict__.update(RidgeSums.from_state(self.__getstate__(), features).__dict__)
         if self.n_rows == 0:
             self.origin = xa.namespace(targets).mean(xa.astype(targets, np.float64), axis=0)[None, :]
         self.n_rows += b
@@ -215,13 +214,9 @@ class RidgeSums(LearnerState):
             setattr(other, name, total + 0 if xa.is_torch(total) else total.copy(order="F"))
         return other
 
-    def state(self) -> dict[str, Any]:
-        """Return the sums and their counts by name."""
-        return {name: getattr(self, name) for name in (*_ARRAYS, "n_rows", "weight", "eps", "largest")}
-
     @classmethod
     def from_state(cls, state: dict[str, Any], reference: Array | None = None) -> RidgeSums:
-        """Return sums from the result of `state`, as arrays like `reference` (default NumPy)."""
+        """Return sums from the result of `__getstate__`, as arrays like `reference` (default NumPy)."""
         p, k = state["cross"].shape
         new = cls(p, k, reference)
         for name in _ARRAYS:
@@ -233,7 +228,8 @@ class RidgeSums(LearnerState):
 
     def __getstate__(self) -> dict[str, Any]:
         # Files and other processes get NumPy arrays, also if the sums are tensors.
-        return {key: xa.to_numpy(value) if hasattr(value, "shape") else value for key, value in self.state().items()}
+        counts = {name: getattr(self, name) for name in ("n_rows", "weight", "eps", "largest")}
+        return {name: xa.to_numpy(getattr(self, name)) for name in _ARRAYS} | counts
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(RidgeSums.from_state(state).__dict__)

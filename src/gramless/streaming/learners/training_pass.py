@@ -89,18 +89,41 @@ def rows_to_examine(
 
 
 @dataclass
-class CollectingPass:
-    """A pass that stores rows, because its features are not chosen yet."""
+class AnyPass:
+    """Attributes of a pass in every phase."""
 
     format: RowFormat
     targets: Targets
     seed: int
+    history: list[dict[str, Any]] = field(default_factory=list, kw_only=True)
+    """One record for each pass over all rows."""
+    solved: OnePassModel | None = field(default=None, kw_only=True)
+    """The model, or None if rows were added since it was solved."""
+
+    def model(self, settings: PassSettings) -> OnePassModel:
+        """Return the model of the rows so far; it is cached until more rows are added."""
+        if self.solved is None:
+            self.solved = self._solve(settings)
+        return self.solved
+
+    def _solve(self, settings: PassSettings) -> OnePassModel:
+        raise ValueError("the pass has no model")
+
+    def finish(self, settings: PassSettings) -> FinishedPass:
+        """Return the pass with only its model, without the rows and the state of the learner."""
+        solved = self.model(settings)
+        model = replace(solved, features=solved.features.for_prediction(), left_out=None)
+        return FinishedPass(self.format, self.targets, self.seed, history=self.history, solved=model)
+
+
+@dataclass
+class CollectingPass(AnyPass):
+    """A pass that stores rows, because its features are not chosen yet."""
+
     sample: Reservoir | None = None
     """Uniform sample of the rows for leave-one-out; empty in this phase."""
     blocks: list[RowBlock] = field(default_factory=list)
     """Rows with encoded targets."""
-    history: list[dict[str, Any]] = field(default_factory=list)
-    solved: OnePassModel | None = None
 
     @classmethod
     def start(
@@ -173,24 +196,14 @@ class CollectingPass:
             learning.add(batch.X, batch.y, batch.weights, settings.learner, budget)
         return learning
 
-    def model(self, settings: PassSettings) -> OnePassModel:
-        """Return the model of the stored rows, which stay stored; it is cached until more rows are added."""
-        if self.solved is None:
-            self.solved = self.learn_stored_rows(settings).model(settings)
-        return self.solved
-
-    def finish(self, settings: PassSettings) -> FinishedPass:
-        """Return the pass without the stored rows."""
-        return FinishedPass(self.format, self.targets, self.seed, _for_prediction(self.model(settings)), self.history)
+    def _solve(self, settings: PassSettings) -> OnePassModel:
+        return self.learn_stored_rows(settings).model(settings)
 
 
 @dataclass
-class LearningPass:
+class LearningPass(AnyPass):
     """A pass that learns from every row."""
 
-    format: RowFormat
-    targets: Targets
-    seed: int
     features: Features
     sample: Reservoir | None = None
     """Uniform sample of the rows for leave-one-out."""
@@ -198,10 +211,6 @@ class LearningPass:
     """None before the first batch."""
     rows_seen: int = 0
     """Rows learned from, in all epochs."""
-    history: list[dict[str, Any]] = field(default_factory=list)
-    """One record for each pass over all rows."""
-    solved: OnePassModel | None = None
-    """The model, or None if rows were added since it was solved."""
     reason: str = OnePassModel.reason
     """Why the normal equations were added up."""
     shift: np.ndarray | None = None
@@ -293,13 +302,7 @@ class LearningPass:
         self.rows_seen += len(encoded)
         self.solved = None
 
-    def model(self, settings: PassSettings) -> OnePassModel:
-        """Return the model of the rows so far; it is cached until more rows are added."""
-        if self.solved is None:
-            self.solved = self._solve(settings.learner)
-        return self.solved
-
-    def _solve(self, learner: Learner) -> OnePassModel:
+    def _solve(self, settings: PassSettings) -> OnePassModel:
         left_out = scores = None
         if self.sample is not None and self.sample.rows is not None:
             X, encoded, weights = self.sample.rows
@@ -312,7 +315,7 @@ class LearningPass:
                 return self.features(rows), self.targets.matrix(encoded[part]), weights[part]
 
             left_out = LeftOutRows(len(encoded), compute)
-        found = learner.solve(self.state, self.features, left_out)
+        found = settings.learner.solve(self.state, self.features, left_out)
         if found.loo_scores is not None:
             scores = (self.targets.outputs(found.loo_scores), encoded, weights)
         coef = self.features.coefficients(self.targets.outputs(found.A)).astype(self.format.dtype)
@@ -327,13 +330,9 @@ class LearningPass:
             self.features, coef, intercept, found.C, found.jitter, found.loo_errors, scores, reason=self.reason
         )
 
-    def finish(self, settings: PassSettings) -> FinishedPass:
-        """Return the pass without the learner's state and the sampled rows."""
-        return FinishedPass(self.format, self.targets, self.seed, _for_prediction(self.model(settings)), self.history)
-
     def checkpoint(self, state: LearnerState) -> dict[str, Any]:
         """Return arrays, numbers and strings from which `restore` builds the same pass."""
-        parts = {"run": state.state(), "features": self.features.state(), "targets": self.targets.state()}
+        parts = {"run": state.__getstate__(), "features": self.features.state(), "targets": self.targets.state()}
         saved = {f"{name}_{key}": value for name, part in parts.items() for key, value in part.items()}
         if self.sample is not None and self.sample.rows is not None:
             names = ("sample_keys", "sample_X", "sample_y", "sample_w")
@@ -359,27 +358,15 @@ class LearningPass:
             sample.keys = saved["sample_keys"]
             sample.rows = (saved["sample_X"], saved["sample_y"], saved["sample_w"])
         format = RowFormat(int(saved["columns"]), saved["dtype"], xa.resolve_device(options.device, None))
-        features, state = feature_map.restore(part("features_")), learner.restore(part("run_"))
+        features, state = feature_map.restore(part("features_")), RidgeSums.from_state(part("run_"))
         return cls(format, targets, int(saved["seed"]), features, sample, state, int(saved["seen"]))
 
 
 @dataclass
-class FinishedPass:
+class FinishedPass(AnyPass):
     """A pass that has only its model and accepts no more rows."""
 
-    format: RowFormat
-    targets: Targets
-    seed: int
-    solved: OnePassModel
-    history: list[dict[str, Any]] = field(default_factory=list)
-
-    def model(self, settings: PassSettings) -> OnePassModel:
-        """Return the model."""
-        return self.solved
-
-    def finish(self, settings: PassSettings) -> FinishedPass:
-        """Return this pass."""
-        return self
+    solved: OnePassModel = field(kw_only=True)
 
 
 def warn_of_landmark_rounding(features: Features, coef: Array, targets: Targets, encoded: np.ndarray | None) -> None:
@@ -406,8 +393,3 @@ class PassOfVersion01:
             return CollectingPass(sample=old["sample"], blocks=old["held"], solved=old["solved"], **common)
         learned = {name: old[name] for name in ("features", "sample", "rows_seen", "solved")}
         return LearningPass(state=old["run"], **learned, **common)
-
-
-def _for_prediction(model: OnePassModel) -> OnePassModel:
-    """Return the model without attributes that only training needs."""
-    return replace(model, features=model.features.for_prediction(), left_out=None)
