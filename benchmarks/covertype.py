@@ -70,7 +70,7 @@ class BareProducts:
 def ours(folder: Path, landmarks: int, gamma: float, C: float) -> dict:
     from gramless import NystromLSSVC
     from gramless.papers.experiments.environment import peak_mb, reset_peak
-    from gramless.streaming.learners import LearningPass
+    from gramless.streaming.learners.training_pass import LearningPass
 
     X, y, X_test, y_test = load(folder)
     points = np.array(X[np.sort(np.random.RandomState(1).permutation(len(X))[:landmarks])])

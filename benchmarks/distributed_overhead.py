@@ -25,7 +25,7 @@ from gramless.kernels import RBF
 from gramless.linalg.operators import evaluate
 from gramless.papers.datasets import load
 from gramless.papers.experiments.environment import environment
-from gramless.streaming.learners import RidgeSums
+from gramless.streaming.learners.ridge_sums import RidgeSums
 
 
 def machines(m: int, n_lssvc: int) -> dict[str, tuple]:

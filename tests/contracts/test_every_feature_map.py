@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from gramless.approximation.features import FEATURE_MAPS
+from gramless.approximation.features.base import SampledRows
 from gramless.kernels import RBF
 
 X = np.random.default_rng(0).normal(size=(60, 4))
@@ -22,7 +23,7 @@ def made(request):
 
 
 def begun(feature_map, rows=X, seed=0):
-    return feature_map.begin(rows, Y, np.random.RandomState(seed), n_rows=len(Y))
+    return feature_map.begin(SampledRows(rows, Y, n_rows=len(Y)), np.random.RandomState(seed))
 
 
 def test_has_settings_only(made):

@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from gramless.approximation.features import FourierMap, LandmarkMap
+from gramless.approximation.features.base import SampledRows
+from gramless.approximation.features.fourier_map import FourierMap
+from gramless.approximation.features.landmark_map import LandmarkMap
 from gramless.kernels import RBF
 from gramless.streaming.learners import LEARNERS
+from gramless.streaming.learners.base import PassSize
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 2))
 Z = np.column_stack([np.sin(X[:, 0]), X[:, 0] * X[:, 1]])
 W = RNG.integers(1, 4, size=300).astype(float)
 FEATURES = {
-    "identity penalty": FourierMap(RBF(gamma=0.2), 12).begin(X, None, np.random.RandomState(0)),
-    "kernel penalty": LandmarkMap(RBF(gamma=1.0), 12, whiten=False).begin(X, None, np.random.RandomState(0)),
+    "identity penalty": FourierMap(RBF(gamma=0.2), 12).begin(SampledRows(X), np.random.RandomState(0)),
+    "kernel penalty": LandmarkMap(RBF(gamma=1.0), 12, whiten=False).begin(SampledRows(X), np.random.RandomState(0)),
 }
 SUMS = sorted(name for name, learner in LEARNERS.items() if learner.merges)
 
@@ -122,7 +125,7 @@ def test_torch_equals_numpy(learner, features):
 
 
 def test_memory_estimate_is_positive(learner):
-    parts = learner.memory(1000, 8, 10_000)
+    parts = learner.memory(1000, PassSize(10_000, 5, 1, np.dtype(float), "cpu"))
     assert parts
     assert all(size > 0 for size in parts.values())
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -11,11 +12,12 @@ from sklearn.base import clone
 import gramless
 from gramless import BudgetLSSVC, BudgetLSSVR, FourierLSSVC, FourierLSSVR, NystromLSSVC, Stream, estimate
 from gramless._core.targets.streamed import ValueTargets
-from gramless.approximation.features import LandmarkMap
+from gramless.approximation.features.landmark_map import LandmarkMap
 from gramless.kernels import RBF
 from gramless.papers.experiments.budget import ExactBudgetLSSVC
-from gramless.streaming.learners import GradientDescent, PassOptions, PassSettings, run_pass
-from gramless.streaming.learners.gradient import GradientState
+from gramless.streaming.learners.gradient import GradientDescent, GradientState
+from gramless.streaming.learners.loop import run_pass
+from gramless.streaming.learners.planning import PassOptions, PassSettings
 from gramless.streaming.tuning import TUNING
 
 
@@ -352,3 +354,36 @@ def test_large_mean_of_the_values_shifts_the_predictions(model, method, dtype):
     shift = np.array([1e6, -300.0])
     plain, moved = (getattr(clone(model), method)(X, y + offset).predict(X) for offset in (0.0, shift))
     np.testing.assert_allclose(moved - shift, plain, atol=1e-4)
+
+
+def test_a_pickled_model_of_tensors_learns_from_more_tensors(digits):
+    torch = pytest.importorskip("torch")
+    X, y = torch.as_tensor(digits[0]), digits[1]
+    model = BudgetLSSVC(budget=50, gamma=0.05, C=10.0, random_state=0).fit(X[:500], y[:500])
+    copied = pickle.loads(pickle.dumps(model))
+    for each in (model, copied):
+        each.partial_fit(X[500:1000], y[500:1000])
+    np.testing.assert_array_equal(copied.decision_function(X), model.decision_function(X))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "averaged_sgd", "adam"])
+def test_a_state_of_version_0_1_continues_equally(digits, optimizer):
+    X, y = digits
+    model = BudgetLSSVC(budget=50, gamma=0.05, optimizer=optimizer, random_state=0)
+    model.partial_fit(X[:500], y[:500], classes=np.arange(10))
+    state = model.pass_.state.__getstate__()
+    names = {"limit_norms": "soften", "norm_limit": "loudest", "zero_loss": "nothing", "eigenvectors": "V", "shares": "D"}
+    names |= {"moment_1": "moments_0", "moment_2": "moments_1", "n_moments": "moments_2", "n_averaged": "mean_2"}
+    names |= {"adam_rate": "moments_3", "first_step": "moments_4"}
+    pairs = {"W": ("A", "b"), "snapshot": ("good_0", "good_1"), "mean": ("mean_0", "mean_1")}
+    new = {"learning_rate", "penalty_bytes", *pairs}
+    old = {names.get(name, name): value for name, value in state.items() if name not in new and value is not None}
+    for name, parts in pairs.items():
+        if state[name] is not None:
+            old |= dict(zip(parts, (state[name][:-1], state[name][-1:]), strict=True))
+    loaded = pickle.loads(pickle.dumps(model))
+    loaded.pass_.state = GradientState.__new__(GradientState)
+    loaded.pass_.state.__setstate__(old)
+    for each in (model, loaded):
+        each.partial_fit(X[500:800], y[500:800])
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))

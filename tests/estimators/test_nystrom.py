@@ -12,17 +12,13 @@ from sklearn.base import clone
 import gramless
 from gramless import LSSVC, LSSVR, BudgetLSSVC, FourierLSSVC, NystromLSSVC, NystromLSSVR, Stream
 from gramless._core.targets.streamed import ValueTargets
-from gramless.approximation.features import LandmarkMap
+from gramless.approximation.features.landmark_map import LandmarkMap
 from gramless.kernels import RBF
-from gramless.streaming.learners import (
-    CollectingPass,
-    NormalEquations,
-    PassOptions,
-    PassSettings,
-    continue_pass,
-    loop,
-    run_pass,
-)
+from gramless.streaming.learners import loop
+from gramless.streaming.learners.loop import continue_pass, run_pass
+from gramless.streaming.learners.normal_equations import NormalEquations
+from gramless.streaming.learners.planning import PassOptions, PassSettings
+from gramless.streaming.learners.training_pass import CollectingPass
 from gramless.streaming.tuning import TUNING
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gramless import NystromLSSVC, Stream
 from gramless.callbacks import Checkpoint
-from gramless.streaming.learners import LearningPass
+from gramless.streaming.learners.training_pass import LearningPass
 
 SCRIPT = """
 import sys, time

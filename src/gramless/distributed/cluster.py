@@ -63,6 +63,14 @@ def reduce_in_tree(client: Client, leaves: Sequence[Any], merge: Callable[..., A
     return level[0]
 
 
+def merge_copies(parts: Sequence[Any]) -> Any:
+    """Return the merged parts; the arguments stay unchanged, because a task may run again."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total.merge(part)
+    return total
+
+
 def show_progress(verbose: int, futures: Any) -> None:
     """Show a progress bar until the futures are done, if `verbose` is positive."""
     if verbose:

@@ -10,41 +10,24 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gramless._core.arrays import Array
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.threads import slices
-from gramless.approximation.features import FeatureMap
-from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
+from gramless.approximation.features.base import FeatureMap
+from gramless.distributed.cluster import check_settings, merge_copies, reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors
 from gramless.distributed.operator import retry_if_lost
 from gramless.estimators.one_pass import OnePassEstimator
-from gramless.streaming.learners import (
-    BatchPlan,
-    CollectingPass,
-    FinishedPass,
-    LearnerState,
-    LearningPass,
-    PassSettings,
-    PassSize,
-    plan_pass,
-)
+from gramless.streaming.learners.base import PassSize
 from gramless.streaming.learners.conjugate_gradients import PassRows, add_totals, first_sums, solve_by_passes, unwhitened_map
-from gramless.streaming.learners.training_pass import rows_to_examine
-from gramless.streaming.reservoir import Reservoir, draw
+from gramless.streaming.learners.planning import BatchPlan, PassSettings, plan_pass
+from gramless.streaming.learners.training_pass import CollectingPass, FinishedPass, LearningPass, rows_to_examine
+from gramless.streaming.reservoir import draw
 from gramless.streaming.stream import Stream
-
-
-class LearnedPiece(NamedTuple):
-    """Learner's state and sampled rows of one piece, or of several merged pieces."""
-
-    state: LearnerState
-    sample: Reservoir | None
-    rows_seen: int
-
 
 UNSUPPORTED = {"callback", "device", "epochs", "forgetting_factor", "memory_budget", "optimizer", "warm_start"}
 
@@ -86,7 +69,7 @@ def fit_one_pass(estimator: OnePassEstimator, rows: Rows) -> LearningPass | Fini
         return solve_by_passes(learning, features.points, sums, pieces.normal_times, settings, plan, random_state=rng)
     del sample, named
     learned = rows.map(_learn, ready, settings, each=[(offset,) for offset in rows.offsets])
-    total = reduce_in_tree(client, learned, _merge)
+    total = reduce_in_tree(client, learned, merge_copies)
     del learned  # the workers may free partial sums as soon as they are merged
     fitted = client.submit(_solve, ready, total, settings, pure=False)
     show_progress(options.verbose, fitted)
@@ -157,7 +140,7 @@ def _begin(
     return start.choose_features((sample.X, _columns(sample, start.targets), sample.weights), feature_map, rng, n, own)
 
 
-def _learn(piece: Piece, offset: int, ready: LearningPass, settings: PassSettings) -> LearnedPiece:
+def _learn(piece: Piece, offset: int, ready: LearningPass, settings: PassSettings) -> LearningPass:
     """Learn from one piece; the features are not returned, because they are equal for all pieces."""
     # A copy of the features, because workers that are threads of one process would share their buffer of kernel values.
     part = replace(ready.copy(), features=copy.copy(ready.features), rows_seen=offset)
@@ -167,10 +150,8 @@ def _learn(piece: Piece, offset: int, ready: LearningPass, settings: PassSetting
     y = _columns(piece, part.targets)
     for rows in slices(n, size):
         weights = None if piece.weights is None else piece.weights[rows]
-        part.add(part.format.convert(piece.X[rows]), part.targets.read(y[rows]), weights, settings.learner)
-    if part.state is None:
-        raise ValueError("a partition has no rows: repartition the collection")
-    return LearnedPiece(part.state, part.sample, n)
+        part.add(part.format.convert(piece.X[rows]), part.targets.read(y[rows]), weights, settings)
+    return replace(part, features=None, rows_seen=n)  # type: ignore[arg-type]
 
 
 def _columns(piece: Piece, targets: Targets) -> np.ndarray:
@@ -178,18 +159,8 @@ def _columns(piece: Piece, targets: Targets) -> np.ndarray:
     return piece.y.reshape(len(piece.y)) if isinstance(targets, LabelTargets) else piece.y
 
 
-def _merge(parts: list[LearnedPiece]) -> LearnedPiece:
-    """Return the sums over all pieces; the arguments stay unchanged, because a task may run again."""
-    state, sample = parts[0].state.copy(), copy.copy(parts[0].sample)
-    for part in parts[1:]:
-        state.merge(part.state)
-        if sample is not None and part.sample is not None and part.sample.rows is not None:
-            sample.add(part.sample.rows, part.sample.keys)
-    return LearnedPiece(state, sample, sum(part.rows_seen for part in parts))
-
-
-def _solve(ready: LearningPass, total: LearnedPiece, settings: PassSettings) -> LearningPass:
+def _solve(ready: LearningPass, total: LearningPass, settings: PassSettings) -> LearningPass:
     """Return the pass over all pieces with its model solved."""
-    fitted = replace(ready, state=total.state.copy(), sample=total.sample, rows_seen=total.rows_seen)
+    fitted = replace(total.copy(), features=ready.features)
     fitted.model(settings)
     return fitted

@@ -22,12 +22,11 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from gramless.approximation.landmarks import select
-from gramless.distributed.cluster import check_settings, reduce_in_tree, show_progress
+from gramless.distributed.cluster import check_settings, merge_copies, reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors, lazy_array
 from gramless.estimators.risvo import RiSVOClassifier
 from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.streaming.learners.active_set import ActiveModel, Basis, BasisRows, RowStates, TrainingRows
-from gramless.streaming.learners.ridge_sums import RidgeSums
 from gramless.streaming.reservoir import draw
 
 # Rows from which the basis is chosen and gamma="scale" is computed.
@@ -113,7 +112,7 @@ class RemoteActiveRows(BasisRows):
         return super()._call_for_each(_for_piece, self._factors, function, *shared)
 
     def _merge(self, sums: list[Any]) -> Any:
-        return reduce_in_tree(self._client, sums, _merge)
+        return reduce_in_tree(self._client, sums, merge_copies)
 
     def _values(self, *results: Any) -> Any:
         show_progress(self._verbose, list(results))
@@ -139,13 +138,6 @@ def _for_piece(
     if factors is not None:
         weights = factors[state.codes] * (1.0 if weights is None else weights)
     return function(TrainingRows(piece.X, weights, _ROWS_AT_A_TIME), state, *shared)
-
-
-def _merge(parts: list[RidgeSums]) -> RidgeSums:
-    total = parts[0].copy()  # tasks may run again, so arguments stay unchanged
-    for part in parts[1:]:
-        total.merge(part)
-    return total
 
 
 def _average(rows: Rows, basis: Any, blank: RiSVOClassifier, factors: np.ndarray | None, verbose: int) -> AverageModel:

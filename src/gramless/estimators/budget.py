@@ -29,12 +29,12 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
 from gramless._core.constraints import FRACTION, POSITIVE, POSITIVE_INTEGER, estimator
-from gramless.approximation.features import LandmarkMap
+from gramless.approximation.features.landmark_map import LandmarkMap
 from gramless.estimators.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.inference.probabilities import probability_constraint
 from gramless.kernels import kernel_from_parameters
-from gramless.streaming.learners import GradientDescent, PassSettings
-from gramless.streaming.learners.gradient import LOSSES, OPTIMIZERS
+from gramless.streaming.learners.gradient import LOSSES, OPTIMIZERS, GradientDescent
+from gramless.streaming.learners.planning import PassSettings
 
 _CONSTRAINTS: dict[str, Any] = {
     "budget": [POSITIVE_INTEGER, FRACTION],

@@ -20,12 +20,13 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
 from gramless._core.constraints import POSITIVE, estimator
-from gramless.approximation.features import DRAWS, FourierMap
+from gramless.approximation.features.fourier_map import DRAWS, FourierMap
 from gramless.estimators.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, probability_constraint
 from gramless.kernels import kernel_from_parameters
-from gramless.streaming.learners import C_PATH, GradientDescent, NormalEquations, PassSettings
-from gramless.streaming.learners.gradient import OPTIMIZERS
+from gramless.streaming.learners.gradient import OPTIMIZERS, GradientDescent
+from gramless.streaming.learners.normal_equations import C_PATH, NormalEquations
+from gramless.streaming.learners.planning import PassSettings
 
 _CONSTRAINTS: dict[str, Any] = {
     "C": [POSITIVE, StrOptions({"loo"})],

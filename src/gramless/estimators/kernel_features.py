@@ -33,6 +33,7 @@ from gramless._core.constraints import estimator
 from gramless._core.memory import MemoryEstimate
 from gramless._core.threads import slices
 from gramless._core.validation import atomic_fit, check_host_X, working_dtype
+from gramless.approximation.features.base import SampledRows
 from gramless.approximation.features.fourier_map import DRAWS, FourierMap
 from gramless.approximation.features.landmark_map import LandmarkMap, Whitening, landmark_gram, whiten_rows
 from gramless.approximation.landmarks import as_points, select
@@ -310,7 +311,7 @@ class FourierFeatures(KernelFeatures):
     _parameter_constraints: ClassVar[dict[str, Any]] = {"draw": [StrOptions(set(DRAWS))]}
 
     def _begin(self, X: Any, kernel: Kernel, rng: np.random.RandomState) -> None:
-        self._map = FourierMap(kernel, self.n_components, draw=self.draw).begin(X, None, rng)
+        self._map = FourierMap(kernel, self.n_components, draw=self.draw).begin(SampledRows(X), rng)
         self._dtype = X.dtype.name
         self.kernel_ = self._map.kernel
 

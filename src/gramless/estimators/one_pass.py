@@ -37,23 +37,18 @@ from gramless.callbacks import read_callbacks
 from gramless.inference.feature_process import OnePassProcess, constant_width_intervals, fit_process
 from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, calibrate, has_probabilities, probabilities_by_method
-from gramless.streaming.from_user import further_labels, further_rows, is_streamed, labelled_stream, valued_stream
-from gramless.streaming.learners import (
-    BatchPlan,
+from gramless.streaming.from_user import further_labels, further_rows, is_streamed, training_rows
+from gramless.streaming.learners.base import PassSize
+from gramless.streaming.learners.loop import continue_pass, run_pass
+from gramless.streaming.learners.planning import BatchPlan, PassOptions, PassSettings, plan_pass
+from gramless.streaming.learners.training_pass import (
     CollectingPass,
     FinishedPass,
     LearningPass,
     OnePassModel,
-    PassOptions,
-    PassSettings,
-    PassSize,
+    PassOfVersion01,
     TrainingPass,
-    continue_pass,
-    plan_pass,
-    run_pass,
 )
-from gramless.streaming.learners.training_pass import PassOfVersion01
-from gramless.streaming.stream import Stream
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -156,13 +151,9 @@ class OnePassEstimator(BaseEstimator):
         """
         settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
         self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        classification, class_weight = isinstance(self, ClassifierMixin), getattr(self, "class_weight", None)
         rows = self._checked(X, reset=True)
-        stream: Stream
-        targets: Targets
-        if isinstance(self, ClassifierMixin):
-            stream, targets = labelled_stream(rows, y, sample_weight, self.class_weight)
-        else:
-            stream, targets = valued_stream(rows, y, sample_weight)
+        stream, targets = training_rows(rows, y, sample_weight, classification=classification, class_weight=class_weight)
         result = run_pass(
             stream,
             settings,

@@ -38,13 +38,15 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.memory import MemoryEstimate
 from gramless._core.threads import slices
-from gramless.approximation.features import Features, LandmarkFeatures
+from gramless.approximation.features.base import Features
+from gramless.approximation.features.landmark_map import LandmarkFeatures
 from gramless.inference.intervals import ProcessBatch, check_coverage, score_threshold
 from gramless.inference.leave_one_out import LeaveOneOut
 from gramless.inference.tuning import TUNING
 from gramless.kernels import Kernel
 from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
-from gramless.streaming.learners import LearningPass, OnePassModel, RidgeSums
+from gramless.streaming.learners.ridge_sums import RidgeSums
+from gramless.streaming.learners.training_pass import LearningPass, OnePassModel
 
 # Lower bound on one minus the leverage: a row with leverage 1 determines its own fitted value, and its variance given the
 # other rows is not defined.

@@ -21,22 +21,18 @@ def is_streamed(X: Any) -> bool:
     return is_stream_like(X) and not isinstance(X, np.memmap)
 
 
-def labelled_stream(X: Any, y: Any, sample_weight: Any, class_weight: Any) -> tuple[Stream, LabelTargets]:
-    """Return the stream and the targets of a classifier's `fit`."""
+def training_rows(X: Any, y: Any, sample_weight: Any, *, classification: bool, class_weight: Any) -> tuple[Stream, Targets]:
+    """Return the stream and the targets of `fit`."""
     if is_streamed(X):
-        return _stream(X, y, sample_weight), LabelTargets(None, class_factors(class_weight))
+        targets = LabelTargets(None, class_factors(class_weight)) if classification else ValueTargets()
+        return _stream(X, y, sample_weight), targets
+    if not classification:
+        return Stream(X, check_outputs(y, X.shape[0]), check_weights(sample_weight, X)), ValueTargets()
     classes, codes = check_labels(y, X.shape[0])
     weights = check_weights(sample_weight, X, codes, classes, class_weight)
     if weights is not None and len(np.unique(codes[weights > 0])) < 2:
         raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
     return Stream(X, classes[codes], weights), LabelTargets(classes)
-
-
-def valued_stream(X: Any, y: Any, sample_weight: Any) -> tuple[Stream, ValueTargets]:
-    """Return the stream and the targets of a regressor's `fit`."""
-    if is_streamed(X):
-        return _stream(X, y, sample_weight), ValueTargets()
-    return Stream(X, check_outputs(y, X.shape[0]), check_weights(sample_weight, X)), ValueTargets()
 
 
 def further_rows(X: Any, y: Any, sample_weight: Any, targets: Targets) -> tuple[Stream, bool]:

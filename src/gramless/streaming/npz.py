@@ -66,7 +66,9 @@ class NpzSource(Source):
             if dtype.hasobject:
                 raise ValueError(f"{self.path}: {key!r} has Python objects, which are not loaded: store numbers or strings")
             if column_major and len(shape) > 1:
-                yield from self._slices_of_column_major(key, member, shape, dtype, size, start)
+                if key not in self._column_major:
+                    self._column_major[key] = np.frombuffer(member.read(), dtype).reshape(shape, order="F")
+                yield from (self._column_major[key][at : at + size] for at in range(start, shape[0], size))
                 return
             row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
             member.seek(start * row_bytes, 1)
@@ -76,14 +78,6 @@ class NpzSource(Source):
                 if len(data) < n * row_bytes:
                     raise ValueError(f"{self.path}: {key!r} ends at row {at + len(data) // row_bytes} of {shape[0]}")
                 yield np.frombuffer(data, dtype).reshape(n, *shape[1:])
-
-    def _slices_of_column_major(
-        self, key: str, member: Any, shape: tuple[int, ...], dtype: np.dtype, size: int, start: int
-    ) -> Iterator[np.ndarray]:
-        if key not in self._column_major:
-            self._column_major[key] = np.frombuffer(member.read(), dtype).reshape(shape, order="F")
-        for at in range(start, shape[0], size):
-            yield self._column_major[key][at : at + size]
 
     def identity(self) -> tuple[Any, ...]:
         return (*file_identity("npz", self.path), self._X, self._y)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
-from gramless._core import arrays as xa
-from gramless.streaming.sources import RowBlock, concatenate
+from gramless.streaming.sources import RowBlock, concatenate, rows_of
 
 # Number of rows up to which a sample is drawn as a permutation; larger permutations cost too much memory and time.
 _PERMUTED_ROWS = 10**7
@@ -37,11 +36,9 @@ class Reservoir:
             enter = np.flatnonzero(keys < self.keys.max(initial=0.0))
             if not enter.size:
                 return
-            keys = keys[enter]
-            rows = tuple(None if part is None else xa.take_rows(part, enter) for part in rows)  # type: ignore[assignment]
+            keys, rows = keys[enter], rows_of(rows, enter)
         self.keys = np.concatenate([self.keys, keys])
         self.rows = rows if self.rows is None else concatenate([self.rows, rows])
         if len(self.keys) > self.capacity:
             stay = np.sort(np.argpartition(self.keys, self.capacity)[: self.capacity])
-            self.keys = self.keys[stay]
-            self.rows = tuple(None if part is None else xa.take_rows(part, stay) for part in self.rows)  # type: ignore[assignment]
+            self.keys, self.rows = self.keys[stay], rows_of(self.rows, stay)

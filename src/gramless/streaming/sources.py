@@ -48,10 +48,14 @@ class Source(ABC):
 
     def peek(self, n: int) -> RowBlock:
         """Return the first `n` rows, which `read` yields again; raise ValueError if there are none."""
-        first = next(self.read(n, 0), None)
+        first = next(self._first_blocks(n), None)
         if first is None:
             raise ValueError(f"{self.name} has no rows")
         return first
+
+    def _first_blocks(self, size: int) -> Iterator[RowBlock]:
+        """Yield the first rows, `size` at a time, which `read` yields again."""
+        return self.read(size, 0)
 
 
 class ArraySource(Source):
@@ -72,11 +76,10 @@ class ArraySource(Source):
 
     def read(self, size: int, start: int) -> Iterator[RowBlock]:
         for at in range(start, self.length, size):
-            rows = slice(at, min(at + size, self.length))
-            yield tuple(None if part is None else part[rows] for part in (self.X, self.y, self.weights))  # type: ignore[misc]
+            yield self.take(slice(at, at + size))
 
-    def take(self, idx: np.ndarray) -> RowBlock:
-        return tuple(None if part is None else xa.take_rows(part, idx) for part in (self.X, self.y, self.weights))  # type: ignore[return-value]
+    def take(self, idx: slice | np.ndarray) -> RowBlock:
+        return rows_of((self.X, self.y, self.weights), idx)
 
     def identity(self) -> tuple[Any, ...]:
         # Only a few rows at equal distances are hashed, because hashing every row would read all data.
@@ -151,41 +154,27 @@ class IterableSource(Source):
             seen += int(X.shape[0])
             yield X, y, weights
 
-    def peek(self, n: int) -> RowBlock:
+    def _first_blocks(self, size: int) -> Iterator[RowBlock]:
+        return rebatch(self._pieces(self._first_batches()), size, 0)
+
+    def _first_batches(self) -> Iterator[Any]:
+        """Yield the first batches, which the next pass yields again."""
         iterator = self._iterate()
         taken: list[Any] = []
-
-        def kept() -> Iterator[Any]:
-            for batch in iterator:
-                taken.append(batch)
-                yield batch
-
-        try:
-            first = next(rebatch(self._pieces(kept()), n, 0), None)
-        finally:
-            if not self.repeatable:
-                self._batches = itertools.chain(taken, iterator)
-        if first is None:
-            raise ValueError(f"{self.name} has no rows")
-        return first
+        if not self.repeatable:
+            self._batches = itertools.chain(taken, iterator)
+        for batch in iterator:
+            taken.append(batch)
+            yield batch
 
     def identity(self) -> tuple[Any, ...]:
         if isinstance(self._batches, list | tuple):
             sizes = [rows[0].shape for rows in self._pieces(self._batches)]
             compared = np.unique(np.linspace(0, len(sizes) - 1, min(TUNING.compared_rows, len(sizes))).astype(np.int64))
-            picked = [
-                [None if part is None else part[:1] for part in rows]
-                for rows in self._pieces([self._batches[i] for i in compared])
-            ]
+            picked = [rows_of(rows, slice(1)) for rows in self._pieces([self._batches[i] for i in compared])]
             return ("batches", sizes, fingerprint(picked))
-        iterator = self._iterate()
-        first = list(itertools.islice(iterator, 1))
-        if not self.repeatable:
-            self._batches = itertools.chain(first, iterator)
-        first_rows = [
-            [None if part is None else part[: TUNING.compared_rows] for part in rows] for rows in self._pieces(first)
-        ]
-        return ("iterable", fingerprint(first_rows))
+        first = itertools.islice(self._first_batches(), 1)
+        return ("iterable", fingerprint([rows_of(rows, slice(TUNING.compared_rows)) for rows in self._pieces(first)]))
 
     def row(self, index: int) -> str:
         batch = int(np.searchsorted(self._first_row_of_batch, index, side="right")) - 1
@@ -223,6 +212,11 @@ def target_column(names: Sequence[str], target: str | int | None, path: Path) ->
     )
 
 
+def rows_of(block: RowBlock, idx: slice | np.ndarray) -> RowBlock:
+    """Return the given rows of a block."""
+    return tuple(None if part is None else xa.take_rows(part, idx) for part in block)  # type: ignore[return-value]
+
+
 def rebatch(pieces: Iterable[RowBlock], size: int, start: int) -> Iterator[RowBlock]:
     """Yield blocks of `size` rows from blocks of any size, without the first `start` rows."""
     waiting: list[RowBlock] = []
@@ -234,7 +228,7 @@ def rebatch(pieces: Iterable[RowBlock], size: int, start: int) -> Iterator[RowBl
         at = skipped
         while at < n:
             stop = min(n, at + size - count)
-            waiting.append(tuple(None if part is None else part[at:stop] for part in piece))  # type: ignore[arg-type]
+            waiting.append(rows_of(piece, slice(at, stop)))
             count += stop - at
             at = stop
             if count == size:
@@ -248,9 +242,6 @@ def concatenate(pieces: list[RowBlock]) -> RowBlock:
     """Join blocks of rows; rows of a block without weights get weight 1 if another block has weights."""
     if len(pieces) == 1:
         return pieces[0]
-    widths = {int(piece[0].shape[1]) for piece in pieces}
-    if len(widths) > 1:
-        raise ValueError(f"batches have different numbers of columns: {', '.join(map(str, sorted(widths)))}")
     weights = None
     if any(piece[2] is not None for piece in pieces):
         weights = np.concatenate([np.ones(piece[0].shape[0]) if piece[2] is None else piece[2] for piece in pieces])

@@ -8,9 +8,8 @@ once, while it is read; errors name the file and the row. Memory: two batches fo
 from __future__ import annotations
 
 import os
-import queue
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +21,6 @@ from gramless._core.arrays import Array
 from gramless._core.validation import missing_mask
 from gramless.streaming.reservoir import Reservoir, draw
 from gramless.streaming.sources import ArraySource, IterableSource, RowBlock, Source
-from gramless.streaming.tuning import TUNING
 
 T = TypeVar("T")
 
@@ -164,30 +162,26 @@ class Stream:
         return read_ahead(self._checked(size, start, prepare))
 
     def _checked(self, size: int, start: int, prepare: Callable[[Array], Array] | None) -> Iterator[StreamBatch]:
-        position, width = start, None
+        position = start
         for rows in self._source.read(size, start):
             X, y, weights = rows
-            width = X.shape[1] if width is None else width
-            self._check(X, y, weights, position, width)
+            n = int(X.shape[0])
+            self._check(rows, range(position, position + n))
             yield StreamBatch(X if prepare is None else prepare(X), y, weights, position)
-            position += int(X.shape[0])
+            position += n
 
-    def _check(self, X: Array, y: Any, weights: Any, position: int, width: int) -> None:
-        n = int(X.shape[0])
-        if X.shape[1] != width:
-            raise ValueError(f"{self._source.row(position)} has {X.shape[1]} columns, and earlier rows have {width}")
-        for name, values in (("targets", y), ("weights", weights)):
-            if values is not None and len(values) != n:
-                raise ValueError(f"{self._source.row(position)} starts a batch of {n} rows with {len(values)} {name}")
+    def _check(self, rows: RowBlock, numbers: Sequence[int]) -> None:
+        """Raise ValueError if a value is not finite, or a weight is negative; `numbers` are the numbers of the rows."""
+        X, y, weights = rows
         bad = _not_finite(X)
         if bad is not None:
-            raise ValueError(f"{self._source.row(position + bad[0])} has NaN or infinity{self._source.column(bad[1])}")
+            raise ValueError(f"{self._source.row(numbers[bad[0]])} has NaN or infinity{self._source.column(bad[1])}")
         bad_target = _not_finite_target(y)
         if bad_target is not None:
-            raise ValueError(f"{self._source.row(position + bad_target)} has a target that is missing, NaN or infinite")
+            raise ValueError(f"{self._source.row(numbers[bad_target])} has a target that is missing, NaN or infinite")
         if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
             at = int(np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))[0])
-            raise ValueError(f"{self._source.row(position + at)} has the weight {weights[at]!r}; weights are at least 0")
+            raise ValueError(f"{self._source.row(numbers[at])} has the weight {weights[at]!r}; weights are at least 0")
 
     def sample(self, n: int, rng: np.random.RandomState, batch_rows: int = 4096) -> RowBlock:
         """Draw rows uniformly without replacement, in their order.
@@ -213,20 +207,12 @@ class Stream:
         if isinstance(source, ArraySource):
             idx = draw(source.length, n, rng)
             rows = source.take(idx)
-            self._check_sample(rows, idx)
+            self._check(rows, idx.tolist())
             return rows
         if not source.repeatable:
             rows = source.peek(n)
-            self._check(*rows, position=0, width=rows[0].shape[1])
+            self._check(rows, range(rows[0].shape[0]))
             return rows
-        return self._reservoir(n, rng, batch_rows)
-
-    def _check_sample(self, rows: RowBlock, idx: np.ndarray) -> None:
-        bad = _not_finite(rows[0])
-        if bad is not None:
-            raise ValueError(f"{self._source.row(int(idx[bad[0]]))} has NaN or infinity{self._source.column(bad[1])}")
-
-    def _reservoir(self, n: int, rng: np.random.RandomState, batch_rows: int) -> RowBlock:
         sample = Reservoir(n)
         for batch in self.batches(batch_rows):
             sample.add((batch.X, batch.y, batch.weights), rng.random_sample(len(batch)))
@@ -235,46 +221,14 @@ class Stream:
         return sample.rows
 
 
-def read_ahead(items: Iterable[T], depth: int = 1) -> Iterator[T]:
-    """Yield the items of an iterable in order, read by a thread that is up to `depth` items ahead.
-
-    The exceptions of the thread are raised in the consumer, and leaving the loop stops the thread.
-    """
-    ready: queue.Queue[Any] = queue.Queue(maxsize=depth)
-    stopped = threading.Event()
-
-    def put(entry: tuple[Any, BaseException | None]) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put(entry, timeout=TUNING.poll_seconds)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def produce() -> None:
-        try:
-            for item in items:
-                if not put((item, None)):
-                    return
-        except BaseException as error:
-            put((_END, error))
-        else:
-            put((_END, None))
-
-    thread = threading.Thread(target=produce, name="gramless-read-ahead", daemon=True)
-    thread.start()
-    try:
-        while True:
-            item, error = ready.get()
-            if error is not None:
-                raise error
-            if item is _END:
-                return
+def read_ahead(items: Iterable[T]) -> Iterator[T]:
+    """Yield the items of an iterable in order; a thread reads the next item while the current one is used."""
+    iterator = iter(items)
+    with ThreadPoolExecutor(1, thread_name_prefix="gramless-read-ahead") as reader:
+        ahead: Future[Any] = reader.submit(next, iterator, _END)
+        while (item := ahead.result()) is not _END:
+            ahead = reader.submit(next, iterator, _END)
             yield item
-    finally:
-        stopped.set()
-        thread.join()
 
 
 def is_stream_like(X: Any) -> bool:

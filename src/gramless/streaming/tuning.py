@@ -47,8 +47,6 @@ class StreamingTuning:
     largest_column_major: int = 1 << 30
     # Rows that are hashed to compare two data sets.
     compared_rows: int = 256
-    # Seconds between two checks of the reading thread whether the consumer has stopped.
-    poll_seconds: float = 0.1
 
     # Stochastic gradient descent. Eigenvectors of the curvature whose eigenvalues are equalised: 160 is the largest number
     # that saves time on a CPU, as each costs as much time per row as one more output.

@@ -6,6 +6,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from gramless.approximation.features import fourier_map
+from gramless.approximation.features.base import SampledRows
 from gramless.approximation.features.fourier_map import FourierMap, draw_fourier_features, hadamard_rows
 from gramless.kernels import RBF, Exponential, Laplacian, Linear, Matern32, Matern52, ScaledColumns
 
@@ -86,5 +87,7 @@ def test_auto_is_structured_for_many_columns_and_plain_for_the_city_block():
 @pytest.mark.parametrize("kernel", [RBF(gamma=0.1), Laplacian(gamma=0.1)])
 def test_column_scales_of_many_columns(kernel):
     d = fourier_map._STRUCTURED_FROM
-    features = FourierMap(ScaledColumns(kernel, np.ones(d)), 8).begin(np.zeros((1, d)), None, np.random.RandomState(0))
+    features = FourierMap(ScaledColumns(kernel, np.ones(d)), 8).begin(
+        SampledRows(np.zeros((1, d))), np.random.RandomState(0)
+    )
     assert features(np.zeros((1, d))).shape == (1, 8)

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from gramless.approximation.features.landmark_map import Whitening
 from gramless.kernels import RBF
-from gramless.streaming.learners import RidgeSums
+from gramless.streaming.learners.ridge_sums import RidgeSums
 
 
 def sums_of(features, Z, weights=None):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gramless.kernels import RBF
-from gramless.streaming.learners import RidgeSums
+from gramless.streaming.learners.ridge_sums import RidgeSums
 
 
 def explicit(F, Z, ridge, penalty=None, weights=None):

@@ -1,6 +1,6 @@
 """Interface of feature maps: settings that determine features, given a sample of the rows.
 
-    feature_map.begin(X, y, rng) -> Features,     Features(X) -> Phi,     f(x) = Phi(x) A + b,     penalty tr(A^T P A)
+    feature_map.begin(sample, rng) -> Features,     Features(X) -> Phi,     f(x) = Phi(x) A + b,     penalty tr(A^T P A)
 
 A `FeatureMap` has only settings. `begin` examines a sample of the rows and returns `Features`, which map rows, have a
 penalty `P` and can be saved. Neither depends on the source of the rows or on the learner that finds `A`.
@@ -9,6 +9,7 @@ penalty `P` and can be saved. Neither depends on the source of the rows or on th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,6 +73,21 @@ class Features(ABC):
         """Return arrays, numbers and strings from which `FeatureMap.restore` builds the same features."""
 
 
+@dataclass
+class SampledRows:
+    """Sample of the rows from which features are chosen."""
+
+    X: Array
+    y: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    n_rows: int | None = None
+    """Number of all rows; None if unknown."""
+    named: tuple[Array, np.ndarray | None] | None = None
+    """Features and targets of the `FeatureMap.named_rows`."""
+    nbytes: int | None = None
+    """Bytes beside the rows that the choice may take."""
+
+
 class FeatureMap(BaseEstimator, ABC):
     """Settings of a feature map; `begin` returns the features for a sample of the rows."""
 
@@ -99,18 +115,8 @@ class FeatureMap(BaseEstimator, ABC):
         return None
 
     @abstractmethod
-    def begin(
-        self,
-        X: Array,
-        y: np.ndarray | None,
-        rng: np.random.RandomState,
-        *,
-        n_rows: int | None = None,
-        weights: np.ndarray | None = None,
-        named: tuple[Array, np.ndarray | None] | None = None,
-        nbytes: int | None = None,
-    ) -> Features:
-        """Return features chosen from a sample of the rows, within `nbytes` bytes beside the rows."""
+    def begin(self, sample: SampledRows, rng: np.random.RandomState) -> Features:
+        """Return features chosen from a sample of the rows."""
 
     @abstractmethod
     def restore(self, state: dict[str, Any]) -> Features:

@@ -26,7 +26,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import CPU_TILE, blas_threads, parallel_for, slices
 from gramless._core.validation import check_positive
-from gramless.approximation.features.base import FeatureMap, Features
+from gramless.approximation.features.base import FeatureMap, Features, SampledRows
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern32, Matern52, ScaledColumns, as_kernel
 
 DRAWS = ("auto", "plain", "orthogonal", "structured")
@@ -189,19 +189,9 @@ class FourierMap(FeatureMap):
     def rows_wanted(self, n_rows: int | None) -> int:
         return _HEAD_ROWS
 
-    def begin(
-        self,
-        X: Array,
-        y: np.ndarray | None,
-        rng: np.random.RandomState,
-        *,
-        n_rows: int | None = None,
-        weights: np.ndarray | None = None,
-        named: tuple[Array, np.ndarray | None] | None = None,
-        nbytes: int | None = None,
-    ) -> FourierBasis:
-        kernel = as_kernel(self.kernel).resolve(X, weights)
-        return draw_fourier_features(kernel, int(X.shape[1]), self.n_components, rng, self.draw)
+    def begin(self, sample: SampledRows, rng: np.random.RandomState) -> FourierBasis:
+        kernel = as_kernel(self.kernel).resolve(sample.X, sample.weights)
+        return draw_fourier_features(kernel, int(sample.X.shape[1]), self.n_components, rng, self.draw)
 
     def restore(self, state: dict[str, Any]) -> FourierBasis:
         kernel = clone(as_kernel(self.kernel))

@@ -26,7 +26,7 @@ from sklearn.base import clone
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import blas_threads
-from gramless.approximation.features.base import FeatureMap, Features
+from gramless.approximation.features.base import FeatureMap, Features, SampledRows
 from gramless.approximation.landmarks import LandmarkRule, as_points, select
 from gramless.kernels import Kernel, as_kernel
 from gramless.linalg.operators import KernelOperator, evaluate, expand, nbytes_cached
@@ -226,25 +226,16 @@ class LandmarkMap(FeatureMap):
             raise ValueError(f"landmarks given as a vector must be row indices below {n_rows}, got {given!r}")
         return rows
 
-    def begin(
-        self,
-        X: Array,
-        y: np.ndarray | None,
-        rng: np.random.RandomState,
-        *,
-        n_rows: int | None = None,
-        weights: np.ndarray | None = None,
-        named: tuple[Array, np.ndarray | None] | None = None,
-        nbytes: int | None = None,
-    ) -> LandmarkFeatures:
+    def begin(self, sample: SampledRows, rng: np.random.RandomState) -> LandmarkFeatures:
         unresolved = as_kernel(self.kernel)
         if not unresolved.uses_points:
             raise ValueError("a precomputed kernel has no rows to evaluate: pass the data and a kernel, or use LSSVC")
-        kernel = unresolved.resolve(X, weights)
-        if named is not None:
-            points, targets = named
+        X, y = sample.X, sample.y
+        kernel = unresolved.resolve(X, sample.weights)
+        if sample.named is not None:
+            points, targets = sample.named
         else:
-            chosen = select(self.landmarks, X, kernel, self.n_features(n_rows), rng, nbytes)
+            chosen = select(self.landmarks, X, kernel, self.n_features(sample.n_rows), rng, sample.nbytes)
             points, targets = as_points(chosen, X), (y[chosen] if chosen.ndim == 1 and y is not None else None)
         device, dtype = xa.device_of(X), xa.numpy_dtype(points)
         kept = points if xa.is_sparse(points) else xa.to_numpy(points)

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from gramless._core.arrays import Array
-from gramless.approximation.features import FeatureMap, Features
+from gramless.approximation.features.base import FeatureMap, Features
 
 
 class LeftOutRows(NamedTuple):
@@ -92,6 +92,24 @@ class LearnerState(ABC):
         """Return numbers and NumPy arrays."""
 
 
+class PassSize(NamedTuple):
+    """Sizes on which the memory and the time of a fit depend."""
+
+    n: int | None
+    """Number of rows; None if unknown."""
+    d: int
+    """Number of columns."""
+    k: int
+    """Number of target columns."""
+    dtype: np.dtype
+    device: str
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the device is a CUDA device."""
+        return self.device.startswith("cuda")
+
+
 class Learner(BaseEstimator, ABC):
     """Settings of a method that learns coefficients of features from batches."""
 
@@ -113,16 +131,10 @@ class Learner(BaseEstimator, ABC):
         """Raise ValueError if the settings contradict each other."""
 
     @abstractmethod
-    def memory(self, p: int, itemsize: int, n_rows: int | None) -> dict[str, int]:
-        """Return the bytes needed for `p` features, by name; `n_rows` is None if unknown."""
+    def memory(self, p: int, size: PassSize) -> dict[str, int]:
+        """Return the bytes needed for `p` features, by name."""
 
-    def memory_left_out(self, p: int, n_columns: int, n_targets: int, itemsize: int, n_rows: int | None) -> int:
-        """Return the bytes needed for leave-one-out: the stored sample and the work on it."""
-        return 0
-
-    def optional_memory(
-        self, feature_map: FeatureMap, p: int, itemsize: int, n_rows: int | None, budget: int, left: int
-    ) -> dict[str, int]:
+    def optional_memory(self, feature_map: FeatureMap, p: int, size: PassSize, budget: int, left: int) -> dict[str, int]:
         """Return the bytes of optional caches, by name, given `left` free bytes of `budget`; 0 for a cache not used."""
         return {}
 

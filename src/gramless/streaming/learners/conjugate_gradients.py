@@ -23,7 +23,8 @@ from gramless._core.device import precision_of, storage_of
 from gramless._core.progress import log_progress
 from gramless._core.targets.streamed import LabelTargets, Targets
 from gramless._core.validation import warn_caller
-from gramless.approximation.features import FeatureMap, Features, LandmarkFeatures
+from gramless.approximation.features.base import FeatureMap, Features
+from gramless.approximation.features.landmark_map import LandmarkFeatures
 from gramless.callbacks import Callbacks
 from gramless.linalg.operators.fused import FusedColumns
 from gramless.linalg.operators.normal import LandmarkProducts, NormalFactors, NormalOperator, TiledRows

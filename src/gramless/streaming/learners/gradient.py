@@ -30,9 +30,9 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import CPU_TILE
-from gramless.approximation.features import FeatureMap, Features
+from gramless.approximation.features.base import FeatureMap, Features
 from gramless.linalg.operators import nbytes_cached
-from gramless.streaming.learners.base import LearnedCoefficients, Learner, LearnerState, LeftOutRows
+from gramless.streaming.learners.base import LearnedCoefficients, Learner, LearnerState, LeftOutRows, PassSize
 from gramless.streaming.tuning import TUNING, StreamingTuning
 
 OPTIMIZERS = ("sgd", "averaged_sgd", "adam")
@@ -81,20 +81,19 @@ class GradientDescent(Learner):
         if self.learning_rate is not None and self.optimizer == "adam":
             raise ValueError("learning_rate sets the steps of optimizer='sgd' or 'averaged_sgd', got optimizer='adam'")
 
-    def memory(self, p: int, itemsize: int, n_rows: int | None) -> dict[str, int]:
-        s = self.rows_measured if n_rows is None else min(n_rows, self.rows_measured)
-        return {"curvature": 2 * s * p * itemsize + _EIGEN_MATRICES * 8 * (s // 2) ** 2}
+    def memory(self, p: int, size: PassSize) -> dict[str, int]:
+        s = self.rows_measured if size.n is None else min(size.n, self.rows_measured)
+        return {"curvature": 2 * s * p * size.dtype.itemsize + _EIGEN_MATRICES * 8 * (s // 2) ** 2}
 
-    def optional_memory(
-        self, feature_map: FeatureMap, p: int, itemsize: int, n_rows: int | None, budget: int, left: int
-    ) -> dict[str, int]:
+    def optional_memory(self, feature_map: FeatureMap, p: int, size: PassSize, budget: int, left: int) -> dict[str, int]:
         parts: dict[str, int] = {}
+        itemsize = size.dtype.itemsize
         if feature_map.keeps_penalty:
             gram = nbytes_cached(p, itemsize, CPU_TILE)
             parts["kernel matrix of the points"] = gram if gram <= budget // self.tuning.penalty_share else 0
         left -= sum(parts.values())
-        size = 0 if n_rows is None else n_rows * p * itemsize
-        return {ALL_FEATURES: size if size <= min(budget // 2, left) else 0, **parts}
+        cache = (size.n or 0) * p * itemsize
+        return {ALL_FEATURES: cache if cache <= min(budget // 2, left) else 0, **parts}
 
     def begin(
         self,
@@ -383,7 +382,7 @@ class GradientState(LearnerState):
 
     def _move_to(self, reference: Array) -> None:
         """Convert the arrays to those of the namespace and device of `reference`, after they were read from a file."""
-        if xa.is_torch(self.W) != xa.is_torch(reference) or xa.device_of(self.W) != xa.device_of(reference):
+        if xa.device_of(self.W) != xa.device_of(reference):
             arrays = {name: value for name, value in vars(self).items() if getattr(value, "ndim", 0)}
             vars(self).update({name: xa.like(value, reference) for name, value in arrays.items()})
 

@@ -148,14 +148,13 @@ def continue_pass(
     if isinstance(state, LearningPass):
         plan = _plan(state.format, state.targets, stream, settings, only_once=True)
         log_progress(options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
-        budget = options.budget(state.format.device)
         if state.state is not None:
-            state.state.attach(state.features, budget)
+            state.state.attach(state.features, options.budget(state.format.device))
             state.state.reopen()
         with Progress(options.verbose, stream.n_rows, options.name) as progress:
             done, started = 0, time.perf_counter()
             for batch in stream.batches(plan.batch_rows, prepare=convert):
-                state.add(batch.X, state.targets.read(batch.y), batch.weights, learner, budget)
+                state.add(batch.X, state.targets.read(batch.y), batch.weights, settings)
                 done += len(batch)
                 progress.update(throughput_record(done, 0, stream.n_rows, time.perf_counter() - started))
         return state
@@ -163,7 +162,7 @@ def continue_pass(
     for batch in stream.batches(tuning.largest_batch, prepare=convert):
         encoded = current.targets.read(batch.y)
         if isinstance(current, LearningPass):  # the features were chosen from earlier rows
-            current.add(batch.X, encoded, batch.weights, learner, options.budget(current.format.device))
+            current.add(batch.X, encoded, batch.weights, settings)
             continue
         current.blocks.append((batch.X, encoded, batch.weights))
         current.solved = None
@@ -240,9 +239,8 @@ def _epoch(
     convert = partial(learning.format.convert, name=options.name)
 
     def in_order() -> Iterator[int]:
-        budget = options.budget(learning.format.device)
         for batch in stream.batches(size, skip, convert):
-            learning.add(batch.X, learning.targets.read(batch.y), batch.weights, learner, budget)
+            learning.add(batch.X, learning.targets.read(batch.y), batch.weights, settings)
             yield len(batch)
 
     if not learner.shuffles:
@@ -277,8 +275,7 @@ def _begin_with_random_rows(
     # The learner compares two halves of the sample, which must not be the two ends of sorted data.
     X = learning.format.convert(xa.take_rows(X, rng.permutation(int(X.shape[0]))), options.name)
     n, known = stream.n_rows or int(X.shape[0]), stream.n_rows is not None
-    budget = options.budget(learning.format.device)
-    return learning.begin(learning.features(X) + 0, learner, budget, n, known=known, first=first)
+    return learning.begin(learning.features(X) + 0, settings, n, known=known, first=first)
 
 
 def _shuffled_batches(

@@ -22,8 +22,8 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless._core.validation import warn_caller
-from gramless.approximation.features import Features
-from gramless.streaming.learners.base import LearnedCoefficients, Learner, LeftOutRows
+from gramless.approximation.features.base import Features
+from gramless.streaming.learners.base import LearnedCoefficients, Learner, LeftOutRows, PassSize
 from gramless.streaming.learners.ridge_sums import RidgeSums
 from gramless.streaming.tuning import TUNING
 
@@ -76,21 +76,20 @@ class NormalEquations(Learner):
         if self.C == "loo" and (not len(self.Cs) or any(not isinstance(C, Real) or not float(C) > 0 for C in self.Cs)):
             raise ValueError(f"Cs must be positive numbers, got {self.Cs!r}")
 
-    def memory(self, p: int, itemsize: int, n_rows: int | None) -> dict[str, int]:
-        """Return the bytes of the sums and of their solution."""
+    def memory(self, p: int, size: PassSize) -> dict[str, int]:
+        """Return the bytes of the sums, of their solution, and of the sample for leave-one-out with its residuals."""
+        itemsize = size.dtype.itemsize
         parts = {"normal equations": _SOLVE_MATRICES * 8 * p * p}
         if itemsize < 8:
             # One copy in float64, and one multiplied by the weights.
             parts["rows in float64"] = 2 * TUNING.converted_rows * p * 8
+        if self.rows_left_out:
+            most = self.rows_left_out if size.n is None else min(size.n, self.rows_left_out)
+            path = len(self.Cs) if self.C == "loo" else 1
+            # The sample is copied when it grows. Residuals are stored for each C, and their squares for one C.
+            rows = most * (2 * size.d * itemsize + (path + 3) * size.k * 8)
+            parts["rows left out"] = rows + TUNING.left_out_block * p * (_LEFT_OUT_COPIES * 8 + itemsize)
         return parts
-
-    def memory_left_out(self, p: int, n_columns: int, n_targets: int, itemsize: int, n_rows: int | None) -> int:
-        """Return the bytes of the stored sample and of its leave-one-out residuals."""
-        most = self.rows_left_out if n_rows is None else min(n_rows, self.rows_left_out)
-        path = len(self.Cs) if self.C == "loo" else 1
-        # The sample is copied when it grows. Residuals are stored for each C, and their squares for one C.
-        rows = most * (2 * n_columns * itemsize + (path + 3) * n_targets * 8)
-        return rows + TUNING.left_out_block * p * (_LEFT_OUT_COPIES * 8 + itemsize)
 
     def begin(self, features: Features, Phi: Array, n_targets: int, **_: Any) -> RidgeSums:
         """Return sums of zero rows."""

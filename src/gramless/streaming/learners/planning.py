@@ -10,11 +10,11 @@ import numpy as np
 from gramless._core.device import precision_of, storage_of
 from gramless._core.memory import MemoryEstimate, format_bytes, parse_budget
 from gramless._core.threads import blas_threads
-from gramless.approximation.features import FeatureMap
+from gramless.approximation.features.base import FeatureMap
 from gramless.kernels import as_kernel
 from gramless.linalg.planning.plan import ProblemSize
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
-from gramless.streaming.learners.base import Learner
+from gramless.streaming.learners.base import Learner, PassSize
 from gramless.streaming.tuning import TUNING, StreamingTuning
 
 _ADVICE = "use fewer landmarks or components, a smaller batch_size, or raise memory_budget"
@@ -60,24 +60,6 @@ class BatchPlan:
     """What conjugate gradients keep between the passes: kernel "values", "rows" or nothing."""
     block_bytes: int = 0
     """Bytes of the kernel values that a thread of conjugate gradients computes at a time."""
-
-
-class PassSize(NamedTuple):
-    """Sizes on which the memory and the time of a fit depend."""
-
-    n: int | None
-    """Number of rows; None if unknown."""
-    d: int
-    """Number of columns."""
-    k: int
-    """Number of target columns."""
-    dtype: np.dtype
-    device: str
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the device is a CUDA device."""
-        return self.device.startswith("cuda")
 
 
 def plan_pass(
@@ -143,15 +125,10 @@ def _cheaper_plan(settings: PassSettings, size: PassSize, in_memory: bool, tunin
 def _plan_sums(settings: PassSettings, size: PassSize, tuning: StreamingTuning) -> BatchPlan:
     """Return the plan of one pass, or of the epochs of gradient descent."""
     feature_map, learner, options = settings
-    n_rows, n_columns, n_targets = size.n, size.d, size.k
-    p, itemsize = feature_map.n_features(n_rows), size.dtype.itemsize
-    memory = MemoryEstimate(
-        {**learner.memory(p, itemsize, n_rows), "landmarks": p * n_columns * (itemsize + 8)}, size.device
-    )
-    if learner.rows_left_out:
-        memory.parts["rows left out"] = learner.memory_left_out(p, n_columns, n_targets, itemsize, n_rows)
+    p, itemsize = feature_map.n_features(size.n), size.dtype.itemsize
+    memory = MemoryEstimate({**learner.memory(p, size), "landmarks": p * size.d * (itemsize + 8)}, size.device)
     # Per row: features and a copy, the row as read and converted, encoded targets; indices of sparse rows.
-    per_row = (2 * p + 4 * n_columns + 4 * n_targets) * itemsize + 3 * n_columns * 8
+    per_row = (2 * p + 4 * size.d + 4 * size.k) * itemsize + 3 * size.d * 8
     budget = options.budget(size.device)
     if options.batch_rows is not None:
         rows = options.batch_rows
@@ -159,7 +136,7 @@ def _plan_sums(settings: PassSettings, size: PassSize, tuning: StreamingTuning) 
         rows = int(min(tuning.largest_batch, max((budget - memory.nbytes) // per_row, tuning.smallest_batch)))
     memory.parts["batches"] = rows * per_row
     memory.check(budget, _ADVICE)
-    memory.parts |= learner.optional_memory(feature_map, p, itemsize, n_rows, budget, budget - memory.nbytes)
+    memory.parts |= learner.optional_memory(feature_map, p, size, budget, budget - memory.nbytes)
     if memory.nbytes > budget and options.batch_rows is None:
         rows = int(max(tuning.smallest_batch, rows - -(-(memory.nbytes - budget) // per_row)))
         memory.parts["batches"] = rows * per_row

@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 import scipy.linalg.blas
+import scipy.linalg.lapack
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
@@ -311,11 +311,7 @@ class WhitenedRidge:
         """Return LAPACK's estimate of the condition number in the 1-norm: O(p^2)."""
         xp = xa.namespace(self._M)
         norm = float(xp.max(xp.sum(xp.abs(self._M), axis=0))) + ridge
-        L = np.asfortranarray(xa.to_numpy(factor))
-        (pocon,) = scipy.linalg.get_lapack_funcs(("pocon",), (L,))
-        reciprocal, info = pocon(L, norm, uplo="L")
-        if info != 0:
-            raise ValueError(f"pocon: argument {-info} is illegal")
+        reciprocal, _ = scipy.linalg.lapack.dpocon(xa.to_numpy(factor), norm, uplo="L")
         return 1.0 / reciprocal if reciprocal > 0 else np.inf
 
     def leave_one_out(self, features: Array, targets: Array, ridges: Sequence[float], weights: Array | None = None) -> Array:

@@ -19,15 +19,16 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.validation import working_dtype
-from gramless.approximation.features import FeatureMap, Features, LandmarkFeatures
+from gramless.approximation.features.base import FeatureMap, Features, SampledRows
+from gramless.approximation.features.landmark_map import LandmarkFeatures
 from gramless.linalg.least_squares import warn_of_rounding
 from gramless.streaming.learners.base import Learner, LearnerState, LeftOutRows
 from gramless.streaming.learners.planning import PassOptions, PassSettings
 from gramless.streaming.learners.ridge_sums import RidgeSums
 from gramless.streaming.reservoir import Reservoir
-from gramless.streaming.sources import RowBlock, concatenate
+from gramless.streaming.sources import RowBlock, concatenate, rows_of
 from gramless.streaming.stream import Stream
-from gramless.streaming.tuning import TUNING, StreamingTuning
+from gramless.streaming.tuning import TUNING
 
 
 @dataclass
@@ -73,19 +74,13 @@ class RowFormat:
 
 
 def rows_to_examine(
-    feature_map: FeatureMap,
-    options: PassOptions,
-    format: RowFormat,
-    n_rows: int | None,
-    *,
-    repeatable: bool,
-    tuning: StreamingTuning = TUNING,
+    feature_map: FeatureMap, options: PassOptions, format: RowFormat, n_rows: int | None, *, repeatable: bool
 ) -> int:
     """Return the size of the sample from which the features are chosen."""
     if not repeatable:  # the first rows are stored until they are read again
         return feature_map.rows_wanted(n_rows)
     affordable = options.budget(format.device) // (8 * format.n_columns * np.dtype(format.dtype).itemsize)
-    return max(feature_map.rows_needed(n_rows), min(tuning.candidate_rows, affordable))
+    return max(feature_map.rows_needed(n_rows), min(TUNING.candidate_rows, affordable))
 
 
 @dataclass
@@ -159,17 +154,13 @@ class CollectingPass(AnyPass):
 
         `encoded` is True if the targets of `rows` are encoded; `nbytes` limits the memory for choosing the features.
         """
-        X, y, weights = rows
-        if weights is not None and not (weights > 0).all():
-            kept = np.flatnonzero(weights > 0)
-            X, y, weights = xa.take_rows(X, kept), xa.take_rows(y, kept), weights[kept]
+        X, y, weights = _of_positive_weight(rows)
         if X.shape[0] == 0:
             raise ValueError("all sample weights are zero: there is nothing to fit")
         # Features that do not depend on the rows must be equal in fit and in partial_fit for any rows.
         rng = rng if feature_map.depends_on_rows else np.random.RandomState(self.seed)
         own = None if named is None else (self.format.convert(named[0]), named[1])
-        converted = self.format.convert(X)
-        features = feature_map.begin(converted, y, rng, n_rows=n_rows, weights=weights, named=own, nbytes=nbytes)
+        features = feature_map.begin(SampledRows(self.format.convert(X), y, weights, n_rows, own, nbytes), rng)
         if features.targets is not None and not encoded:
             features.targets = self.targets.read(features.targets)
         return LearningPass(self.format, self.targets, self.seed, features, copy.copy(self.sample))
@@ -192,8 +183,7 @@ class CollectingPass(AnyPass):
         rows = concatenate(self.blocks)
         learning = self.choose_features_from(Stream(*rows), settings, np.random.RandomState(self.seed), encoded=True)
         for batch in Stream(*rows).batches(TUNING.largest_batch):
-            budget = settings.options.budget(self.format.device)
-            learning.add(batch.X, batch.y, batch.weights, settings.learner, budget)
+            learning.add(batch.X, batch.y, batch.weights, settings)
         return learning
 
     def _solve(self, settings: PassSettings) -> OnePassModel:
@@ -221,16 +211,25 @@ class LearningPass(AnyPass):
         state = self.state.copy() if own_state and self.state is not None else self.state
         return replace(self, state=state, sample=copy.copy(self.sample))
 
-    def add(self, X: Array, encoded: np.ndarray, weights: np.ndarray | None, learner: Learner, budget: int = 0) -> None:
+    def merge(self, other: LearningPass) -> None:
+        """Add the rows of another pass with the same features."""
+        if self.state is None or other.state is None:
+            raise ValueError("a part of the rows is empty")
+        self.state.merge(other.state)
+        if self.sample is not None and other.sample is not None and other.sample.rows is not None:
+            self.sample.add(other.sample.rows, other.sample.keys)
+        self.rows_seen += other.rows_seen
+
+    def add(self, X: Array, encoded: np.ndarray, weights: np.ndarray | None, settings: PassSettings) -> None:
         """Learn from converted rows in their order; a learner that shuffles permutes them."""
+        learner, state = settings.learner, self.state
         n, factor = int(X.shape[0]), learner.forgetting_factor
-        state = self.state
         if learner.shuffles:
             order = np.random.RandomState([self.seed, self.rows_seen]).permutation(n)
             if state is None:
                 measured = np.random.RandomState(self.seed).permutation(n)[: learner.rows_measured]
                 Phi = self.features(xa.take_rows(X, measured)) + 0
-                state = self.begin(Phi, learner, budget, self.rows_seen + n, known=False, first=(encoded, weights))
+                state = self.begin(Phi, settings, self.rows_seen + n, known=False, first=(encoded, weights))
             X, encoded = xa.take_rows(X, order), encoded[order]
             weights = None if weights is None else weights[order]
         weights = self.class_weighted(encoded, weights)
@@ -239,7 +238,7 @@ class LearningPass(AnyPass):
             weights = recent if weights is None else weights * recent
         Phi = self.features(X)
         if state is None:
-            state = self.begin(Phi, learner, budget, n, known=False)
+            state = self.begin(Phi, settings, n, known=False)
         if factor < 1:
             state.decay(factor**n)
         if self.sample is not None:
@@ -255,8 +254,7 @@ class LearningPass(AnyPass):
     def begin(
         self,
         Phi: Array,
-        learner: Learner,
-        budget: int,
+        settings: PassSettings,
         n_rows: int,
         *,
         known: bool,
@@ -273,10 +271,11 @@ class LearningPass(AnyPass):
             self.shift = np.average(values, axis=0, weights=weights if weights is not None and weights.any() else None)
         if self.features.targets is not None:
             own = xa.like(self._shifted(self.features.targets), Phi)
-        k = self.targets.n_columns
-        state = learner.begin(self.features, Phi, k, n_rows=n_rows, known=known, budget=budget, own_targets=own)
-        self.state = state
-        return state
+        k, budget = self.targets.n_columns, settings.options.budget(self.format.device)
+        self.state = settings.learner.begin(
+            self.features, Phi, k, n_rows=n_rows, known=known, budget=budget, own_targets=own
+        )
+        return self.state
 
     def _shifted(self, encoded: np.ndarray) -> np.ndarray:
         """Return the target columns from which the learner learns."""
@@ -305,10 +304,7 @@ class LearningPass(AnyPass):
     def _solve(self, settings: PassSettings) -> OnePassModel:
         left_out = scores = None
         if self.sample is not None and self.sample.rows is not None:
-            X, encoded, weights = self.sample.rows
-            if not (weights > 0).all():
-                kept = np.flatnonzero(weights > 0)
-                X, encoded, weights = xa.take_rows(X, kept), encoded[kept], weights[kept]
+            X, encoded, weights = _of_positive_weight(self.sample.rows)
 
             def compute(part: slice) -> tuple[Array, np.ndarray, np.ndarray]:
                 rows = self.format.convert(X[part])
@@ -367,6 +363,12 @@ class FinishedPass(AnyPass):
     """A pass that has only its model and accepts no more rows."""
 
     solved: OnePassModel = field(kw_only=True)
+
+
+def _of_positive_weight(rows: RowBlock) -> RowBlock:
+    """Return the rows of positive weight."""
+    weights = rows[2]
+    return rows if weights is None or (weights > 0).all() else rows_of(rows, np.flatnonzero(weights > 0))
 
 
 def warn_of_landmark_rounding(features: Features, coef: Array, targets: Targets, encoded: np.ndarray | None) -> None:
