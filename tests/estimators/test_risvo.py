@@ -147,9 +147,9 @@ def test_removal_and_summation_agree(digits):
     removed.fit()
     for start in (40, 90):
         keep_active(removed, start)
-        assert removed.fit().updated_by == "removal"
+        assert removed.fit()[1] == "removal"
     summed = on_basis(X[90:], RBF(gamma=0.2), X[fitted.support_], y[90:])
-    assert summed.fit().updated_by == "summation"
+    assert summed.fit()[1] == "summation"
     K = RBF(gamma=0.2)(X[90:], X[fitted.support_])
     scores = [K @ rows.model().coef + rows.model().bias for rows in (removed, summed)]
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-7)
@@ -163,7 +163,7 @@ def test_sums_are_recomputed_if_discarded_rows_are_much_larger():
     rows = on_basis(X, Linear(), np.arange(5, 9), codes)
     rows.fit()
     keep_active(rows, 5)
-    assert rows.fit().updated_by == "summation"
+    assert rows.fit()[1] == "summation"
     fresh = on_basis(X[5:], Linear(), np.arange(4), codes[5:])
     fresh.fit()
     np.testing.assert_allclose(X[5:9].T @ rows.model().coef, X[5:9].T @ fresh.model().coef, atol=1e-8)

@@ -6,7 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,8 @@ from gramless.streaming.tuning import TUNING
 
 RowBlock = tuple[Any, Any, Any]
 """Features, targets and weights (or None) of consecutive rows."""
+
+_Block = TypeVar("_Block", bound=tuple[Any, ...])
 
 TARGET_NAMES = ("y", "target", "label")
 """Names of the target column of a file if the user names none."""
@@ -212,8 +214,8 @@ def target_column(names: Sequence[str], target: str | int | None, path: Path) ->
     )
 
 
-def rows_of(block: RowBlock, idx: slice | np.ndarray) -> RowBlock:
-    """Return the given rows of a block."""
+def rows_of(block: _Block, idx: slice | np.ndarray) -> _Block:
+    """Return the given rows of the arrays in a tuple, in which arrays may be None."""
     return tuple(None if part is None else xa.take_rows(part, idx) for part in block)  # type: ignore[return-value]
 
 

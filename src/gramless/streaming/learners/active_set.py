@@ -117,18 +117,6 @@ class RowStates:
         }
 
 
-@dataclass
-class ActiveStep:
-    """Numbers of rows after a fit to the active rows, how its sums were computed, and its condition number."""
-
-    counts: dict[str, Any]
-    """Sums of `RowStates.counts`."""
-    updated_by: str
-    """How the sums were computed: "summation" over the active rows, or "removal" of the discarded rows."""
-    condition: float
-    """Condition number of the system."""
-
-
 @dataclass(frozen=True)
 class ActiveModel:
     """Kernel expansion fitted to the active rows."""
@@ -167,8 +155,7 @@ def shrink(
             clock = time.perf_counter()
             if n_iter > 1:
                 rows.discard()
-            step = rows.fit()
-            counts = step.counts
+            counts, updated_by, condition = rows.fit()
             elapsed += time.perf_counter() - clock
             record: dict[str, Any] = {
                 "n_iter": n_iter,
@@ -176,8 +163,8 @@ def shrink(
                 "active": counts["active"],
                 "discarded": counts["active"] - int(counts["kept"].sum()),
                 "training_error": counts["wrong"] / counts["used"],
-                "updated_by": step.updated_by,
-                "condition": step.condition,
+                "updated_by": updated_by,
+                "condition": condition,
             }
             if check_inclusion:
                 record["violations"] = counts["violations"]
@@ -317,14 +304,17 @@ class BasisRows:
     def _sum(self, *, leaving: bool) -> Any:
         return self._merge(self._call_for_each(sum_rows, self.basis, leaving))
 
-    def fit(self) -> ActiveStep:
-        """Fit to the active rows, score them and determine which of them stay active."""
+    def fit(self) -> tuple[dict[str, Any], str, float]:
+        """Fit to the active rows, score them and determine which of them stay active.
+
+        Return the counts of the rows, how the sums were computed, and the condition number of the system.
+        """
         self._model = self._call(solve_sums, self._total, self.basis, self.rule, self.dtype)
         self.states = self._call_for_each(score_rows, self.basis, self._model, self.rule)
         counts = [self._call(RowStates.counts, state) for state in self.states]
         condition, *counts = self._values(self._call(attrgetter("condition"), self._model), *counts)
         self._counts = {key: sum(count[key] for count in counts) for key in counts[0]}
-        return ActiveStep(self._counts, self._updated_by, condition)
+        return self._counts, self._updated_by, condition
 
     def discard(self) -> None:
         """Discard rows; subtract their sums if they are fewer than the remaining rows and rounding errors allow it."""
@@ -354,8 +344,11 @@ class ActiveSetRows:
         """Return the indices of the rows in a mask of `RowStates`."""
         return np.flatnonzero(getattr(self.states, mask))
 
-    def fit(self) -> ActiveStep:
-        """Fit to the active rows, score them and determine which of them stay active."""
+    def fit(self) -> tuple[dict[str, Any], str, float]:
+        """Fit to the active rows, score them and determine which of them stay active.
+
+        Return the counts of the rows, how the sums were computed, and the condition number of the system.
+        """
         rows = self.numbers("active")
         points = xa.take_rows(self.X, rows) if self.kernel.uses_points else self.X[np.ix_(rows, rows)]
         ridge = self.rule.ridge_on_sum(float(self._weights[rows].sum())) / np.maximum(self._weights, np.finfo(float).tiny)
@@ -364,7 +357,7 @@ class ActiveSetRows:
         Z = xa.namespace(self.Z).concat([xa.take_rows(self.Z, rows), ones], axis=1)
         self._rows, self._coef, self._bias = rows, *split_bias(xa.to_numpy(solve(op, Z, Cholesky()).W))
         self.states = self.states.after(self._scores(self.states.scored(self.rule), ridge), self.rule)
-        return ActiveStep(self.states.counts(), "summation", np.nan)
+        return self.states.counts(), "summation", np.nan
 
     def _scores(self, rows: np.ndarray, ridge: np.ndarray) -> np.ndarray:
         """Return the scores of the given rows of `X`; scores of fitted rows follow from the linear system."""

@@ -25,7 +25,6 @@ from gramless._core.targets.streamed import LabelTargets, Targets
 from gramless._core.validation import warn_caller
 from gramless.approximation.features.base import FeatureMap, Features
 from gramless.approximation.features.landmark_map import LandmarkFeatures
-from gramless.callbacks import Callbacks
 from gramless.linalg.operators.fused import FusedColumns
 from gramless.linalg.operators.normal import LandmarkProducts, NormalFactors, NormalOperator, TiledRows
 from gramless.linalg.solvers import CG, SolveResult, Status, solve
@@ -56,9 +55,8 @@ def solve_by_passes(
     plan: BatchPlan,
     *,
     random_state: np.random.RandomState,
-    callbacks: Callbacks = Callbacks(),  # noqa: B008 (frozen)
+    report: Callable[[FinishedPass, dict[str, Any]], bool] | None = None,
     checkpoint: StateFile | None = None,
-    show: Callable[[FinishedPass], Any] | None = None,
     previous: OnePassModel | None = None,
 ) -> FinishedPass:
     """Return the finished pass for the features of `learning`, of which `landmarks` are the points, and all rows.
@@ -95,10 +93,9 @@ def solve_by_passes(
         )
         return FinishedPass(format, learning.targets, learning.seed, solved=model, history=history)
 
-    def report(beta: Array, record: dict[str, Any]) -> bool:
+    def callback(beta: Array, record: dict[str, Any]) -> bool:
         history.append(record)
-        state = finished(beta)
-        return callbacks(state if show is None else show(state), record)
+        return report is not None and report(finished(beta), record)
 
     solver = learner.solver if isinstance(learner.solver, CG) else _default_solver(learning, rhs, target_squares)
     start = None
@@ -109,7 +106,7 @@ def solve_by_passes(
         rhs,
         solver,
         W0=start,
-        callback=report if callbacks.functions else None,
+        callback=None if report is None else callback,
         random_state=random_state,
         checkpoint=checkpoint,
         verbose=options.verbose,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from gramless._core.arrays import Array
 from gramless._core.checkpoint import StateFile, fingerprint
 from gramless._core.progress import Progress, log_progress, throughput_record
 from gramless._core.targets.streamed import Targets, ValueTargets
+from gramless._core.threads import slices
 from gramless._core.untrusted_arrays import build_checked_csr
 from gramless.callbacks import Callbacks
 from gramless.streaming.learners.base import LearnerState
@@ -37,19 +38,15 @@ from gramless.streaming.learners.training_pass import (
     RowFormat,
     TrainingPass,
 )
+from gramless.streaming.sources import RowBlock, rows_of
 from gramless.streaming.stream import Stream
 from gramless.streaming.tuning import TUNING, StreamingTuning
 
 _CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 
-class FeatureBatch(NamedTuple):
-    """Features, encoded targets, weights and measured numbers of a few rows, or of all rows."""
-
-    Phi: Array
-    encoded: np.ndarray
-    weights: np.ndarray | None
-    measured: Array | None
+FeatureBatch = tuple[Array, np.ndarray, np.ndarray | None, Array | None]
+"""Features, encoded targets, weights and measured numbers of a few rows, or of all rows."""
 
 
 def run_pass(
@@ -69,6 +66,10 @@ def run_pass(
     start from the coefficients of a `previous` model with the same landmarks.
     """
     _, learner, options = settings
+
+    def report(state: TrainingPass, record: dict[str, Any]) -> bool:
+        return callbacks(state if show is None else show(state), record)
+
     learner.check()
     if callbacks.early_stopping is not None:
         raise ValueError(f"{options.name} has no validation rows: remove EarlyStopping from callback, or use C='loo'")
@@ -90,9 +91,8 @@ def run_pass(
             settings,
             plan,
             random_state=rng,
-            callbacks=callbacks,
+            report=report if callbacks.functions else None,
             checkpoint=file,
-            show=show,
             previous=previous,
         )
     saved = None if file is None else _load(file)
@@ -103,7 +103,10 @@ def run_pass(
         rng = np.random.RandomState(learning.seed)  # unused, because learners with checkpoints do not shuffle
     learning.reason = plan.reason
     skip = learning.rows_seen
-    one_epoch = _epoch(learning, stream, settings, plan, rng, skip)
+    if learner.shuffles:
+        one_epoch: Callable[[], Iterator[int]] = _RandomOrder(learning, stream, settings, plan, rng).epoch
+    else:
+        one_epoch = partial(_in_order, learning, stream, settings, plan.batch_rows, skip)
     epochs = learner.epochs if stream.repeatable else 1
     seconds = 0.0
     with Progress(options.verbose, stream.n_rows if epochs == 1 else epochs, options.name) as progress:
@@ -123,7 +126,7 @@ def run_pass(
             learning.history.append(record)
             if epochs > 1:
                 progress.update(record)
-            if callbacks.functions and callbacks(learning if show is None else show(learning), record):
+            if callbacks.functions and report(learning, record):
                 break
     learning.model(settings)
     if file is not None:
@@ -144,7 +147,6 @@ def continue_pass(
         )
     stream.first()  # raises ValueError if there are no rows or no targets
 
-    convert = partial(state.format.convert, name=options.name)
     if isinstance(state, LearningPass):
         plan = _plan(state.format, state.targets, stream, settings, only_once=True)
         log_progress(options.verbose, f"{options.name}: {plan.batch_rows} rows at a time; peak {plan.memory}")
@@ -153,12 +155,12 @@ def continue_pass(
             state.state.reopen()
         with Progress(options.verbose, stream.n_rows, options.name) as progress:
             done, started = 0, time.perf_counter()
-            for batch in stream.batches(plan.batch_rows, prepare=convert):
-                state.add(batch.X, state.targets.read(batch.y), batch.weights, settings)
-                done += len(batch)
+            for count in _in_order(state, stream, settings, plan.batch_rows):
+                done += count
                 progress.update(throughput_record(done, 0, stream.n_rows, time.perf_counter() - started))
         return state
     current: CollectingPass | LearningPass = state
+    convert = partial(state.format.convert, name=options.name)
     for batch in stream.batches(tuning.largest_batch, prepare=convert):
         encoded = current.targets.read(batch.y)
         if isinstance(current, LearningPass):  # the features were chosen from earlier rows
@@ -225,110 +227,78 @@ def _plan(
     return plan_pass(settings, size, repeatable=repeatable, in_memory=stream.indexable)
 
 
-def _epoch(
-    learning: LearningPass,
-    stream: Stream,
-    settings: PassSettings,
-    plan: BatchPlan,
-    rng: np.random.RandomState,
-    skip: int,
-) -> Callable[[], Iterator[int]]:
-    """Return a function that learns from all rows once and yields the number of rows of each batch."""
-    learner, options, size = settings.learner, settings.options, plan.batch_rows
+def _in_order(learning: LearningPass, stream: Stream, settings: PassSettings, size: int, skip: int = 0) -> Iterator[int]:
+    """Learn from the rows after the first `skip` ones; yield the number of rows of each batch."""
+    convert = partial(learning.format.convert, name=settings.options.name)
+    for batch in stream.batches(size, skip, convert):
+        learning.add(batch.X, learning.targets.read(batch.y), batch.weights, settings)
+        yield len(batch)
 
-    convert = partial(learning.format.convert, name=options.name)
 
-    def in_order() -> Iterator[int]:
-        for batch in stream.batches(size, skip, convert):
-            learning.add(batch.X, learning.targets.read(batch.y), batch.weights, settings)
-            yield len(batch)
+class _RandomOrder:
+    """Epochs over batches in random order; rows that are not in memory are shuffled within each batch."""
 
-    if not learner.shuffles:
-        return in_order
-    state = learning.state or _begin_with_random_rows(learning, stream, settings, rng)
-    cache = None
-    if stream.repeatable and plan.memory.parts.get(ALL_FEATURES):
-        cache = _all_features(learning, state, stream, size, convert)
+    def __init__(
+        self, learning: LearningPass, stream: Stream, settings: PassSettings, plan: BatchPlan, rng: np.random.RandomState
+    ):
+        self.learning, self.stream, self.size, self.rng = learning, stream, plan.batch_rows, rng
+        self.convert = partial(learning.format.convert, name=settings.options.name)
+        self.state = learning.state or self._begin(settings)
+        self.cache = self._all_features() if stream.repeatable and plan.memory.parts.get(ALL_FEATURES) else None
 
-    def shuffled() -> Iterator[int]:
-        if cache is None:
-            batches = _shuffled_batches(learning, state, stream, size, rng, convert)
-        else:
-            batches = _cached_batches(cache, size, rng)
-        for Phi, encoded, weights, measured in batches:
-            learning.learn(state, Phi, encoded, learning.class_weighted(encoded, weights), measured)
+    def epoch(self) -> Iterator[int]:
+        """Learn from all rows once; yield the number of rows of each batch."""
+        for Phi, encoded, weights, measured in self._batches():
+            self.learning.learn(self.state, Phi, encoded, self.learning.class_weighted(encoded, weights), measured)
             yield len(encoded)
 
-    return shuffled
+    def _begin(self, settings: PassSettings) -> LearnerState:
+        """Begin the learner's state with the features of a random sample of the rows."""
+        learning, stream = self.learning, self.stream
+        X, y, weights = stream.sample(settings.learner.rows_measured, self.rng)
+        # Reading labels here would change the order in which new classes are numbered.
+        first = (learning.targets.read(y), weights) if isinstance(learning.targets, ValueTargets) else None
+        if weights is not None and (weights > 0).any():
+            X = xa.take_rows(X, np.flatnonzero(weights > 0))
+        # The learner compares two halves of the sample, which must not be the two ends of sorted data.
+        X = self.convert(xa.take_rows(X, self.rng.permutation(int(X.shape[0]))))
+        n, known = stream.n_rows or int(X.shape[0]), stream.n_rows is not None
+        return learning.begin(learning.features(X) + 0, settings, n, known=known, first=first)
 
+    def _batches(self) -> Iterator[FeatureBatch]:
+        """Yield the rows in random order, from the cached features if there are any."""
+        if self.cache is None and not self.stream.indexable:
+            for batch in self.stream.batches(self.size, prepare=self.convert):
+                yield self._features(rows_of((batch.X, batch.y, batch.weights), self.rng.permutation(len(batch))))
+            return
+        order = self.rng.permutation(int(self.stream.n_rows or 0) if self.cache is None else len(self.cache[1]))
+        for part in slices(len(order), self.size):
+            idx = order[part]
+            yield self._features(self.stream.take(idx)) if self.cache is None else rows_of(self.cache, idx)
 
-def _begin_with_random_rows(
-    learning: LearningPass, stream: Stream, settings: PassSettings, rng: np.random.RandomState
-) -> LearnerState:
-    """Begin the learner's state with the features of a random sample of the rows."""
-    _, learner, options = settings
-    X, y, weights = stream.sample(learner.rows_measured, rng)
-    # Reading labels here would change the order in which new classes are numbered.
-    first = (learning.targets.read(y), weights) if isinstance(learning.targets, ValueTargets) else None
-    if weights is not None and (weights > 0).any():
-        X = xa.take_rows(X, np.flatnonzero(weights > 0))
-    # The learner compares two halves of the sample, which must not be the two ends of sorted data.
-    X = learning.format.convert(xa.take_rows(X, rng.permutation(int(X.shape[0]))), options.name)
-    n, known = stream.n_rows or int(X.shape[0]), stream.n_rows is not None
-    return learning.begin(learning.features(X) + 0, settings, n, known=known, first=first)
+    def _features(self, rows: RowBlock) -> FeatureBatch:
+        X, y, weights = rows
+        Phi = self.learning.features(self.convert(X))
+        return Phi, self.learning.targets.read(y), weights, self.state.measure(Phi)
 
-
-def _shuffled_batches(
-    learning: LearningPass,
-    state: LearnerState,
-    stream: Stream,
-    size: int,
-    rng: np.random.RandomState,
-    convert: Callable[[Array], Array],
-) -> Iterator[FeatureBatch]:
-    """Yield batches in random order; rows that are not in memory are shuffled within each batch."""
-    if stream.indexable:
-        order = rng.permutation(int(stream.n_rows or 0))
-        for start in range(0, len(order), size):
-            X, y, weights = stream.take(order[start : start + size])
-            Phi = learning.features(convert(X))
-            yield FeatureBatch(Phi, learning.targets.read(y), weights, state.measure(Phi))
-        return
-    for batch in stream.batches(size, prepare=convert):
-        order = rng.permutation(len(batch))
-        Phi = learning.features(xa.take_rows(batch.X, order))
-        weights = None if batch.weights is None else batch.weights[order]
-        yield FeatureBatch(Phi, learning.targets.read(batch.y)[order], weights, state.measure(Phi))
-
-
-def _cached_batches(cache: FeatureBatch, size: int, rng: np.random.RandomState) -> Iterator[FeatureBatch]:
-    """Yield batches of cached features in random order."""
-    order = rng.permutation(len(cache.encoded))
-    for start in range(0, len(order), size):
-        rows = order[start : start + size]
-        measured = None if cache.measured is None else xa.take_rows(cache.measured, rows)
-        weights = None if cache.weights is None else cache.weights[rows]
-        yield FeatureBatch(xa.take_rows(cache.Phi, rows), cache.encoded[rows], weights, measured)
-
-
-def _all_features(
-    learning: LearningPass, state: LearnerState, stream: Stream, size: int, convert: Callable[[Array], Array]
-) -> FeatureBatch | None:
-    """Return the features of all rows as one batch; None if there are no rows."""
-    n, at = int(stream.n_rows or 0), 0
-    Phi: Array | None = None
-    measured: Array | None = None
-    encoded, weights = [], []
-    for batch in stream.batches(size, prepare=convert):
-        block = learning.features(batch.X)
-        numbers = state.measure(block)
-        if Phi is None:
-            Phi = xa.empty((n, int(block.shape[1])), block)
-            measured = None if numbers is None else xa.empty((n,), block)
-        Phi[at : at + len(batch)] = block
-        if measured is not None:
-            measured[at : at + len(batch)] = numbers
-        encoded.append(learning.targets.read(batch.y))
-        weights.append(np.ones(len(batch)) if batch.weights is None else batch.weights)
-        at += len(batch)
-    return None if Phi is None else FeatureBatch(Phi, np.concatenate(encoded), np.concatenate(weights), measured)
+    def _all_features(self) -> FeatureBatch | None:
+        """Return the features of all rows as one batch; None if there are no rows."""
+        n, at = int(self.stream.n_rows or 0), 0
+        all_features: Array | None = None
+        all_measured: Array | None = None
+        encoded, weights = [], []
+        for batch in self.stream.batches(self.size, prepare=self.convert):
+            Phi, codes, own_weights, measured = self._features((batch.X, batch.y, batch.weights))
+            if all_features is None:
+                all_features = xa.empty((n, int(Phi.shape[1])), Phi)
+                all_measured = None if measured is None else xa.empty((n,), Phi)
+            rows = slice(at, at + len(batch))
+            all_features[rows] = Phi
+            if all_measured is not None:
+                all_measured[rows] = measured
+            encoded.append(codes)
+            weights.append(np.ones(len(batch)) if own_weights is None else own_weights)
+            at = rows.stop
+        if all_features is None:
+            return None
+        return all_features, np.concatenate(encoded), np.concatenate(weights), all_measured
