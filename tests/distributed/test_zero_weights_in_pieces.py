@@ -14,7 +14,7 @@ from gramless.distributed.collections import Piece
 
 RNG = np.random.default_rng(0)
 X, y = RNG.normal(size=(30, 3)), np.arange(30) % 3
-STATE = np.random.RandomState(0).get_state()
+STATE = np.random.RandomState(0)
 
 
 def test_given_landmark_of_weight_zero_is_the_row_that_was_given():

@@ -59,7 +59,7 @@ def fit_one_pass(estimator: OnePassEstimator, rows: Rows) -> LearningPass | Fini
     size = rows_to_examine(feature_map, options, start.format, rows.n, repeatable=True)
     sample = rows.take(draw(rows.n, size, rng))
     named = None if numbers is None else rows.take(np.unique(numbers))
-    ready = client.submit(_begin, start, feature_map, rng.get_state(), rows.n, sample, named, numbers, pure=False)
+    ready = client.submit(_begin, start, feature_map, rng, rows.n, sample, named, numbers, pure=False)
     if plan.solver == "cg":
         pieces = WorkerRows(rows, ready, settings, replace(plan, stored=None))
         learning: LearningPass = ready.result()
@@ -129,11 +129,11 @@ def _targets(estimator: Any, rows: Rows) -> Targets:
 
 
 def _begin(
-    start: CollectingPass, feature_map: FeatureMap, rng_state: Any, n: int, sample: Piece, named: Piece | None, numbers: Any
+    start: CollectingPass, feature_map: FeatureMap, rng: Any, n: int, sample: Piece, named: Piece | None, numbers: Any
 ) -> LearningPass:
     """Return the pass after its features were chosen."""
-    rng, own = np.random.RandomState(), None
-    rng.set_state(rng_state)
+    own = None
+    rng = copy.deepcopy(rng)  # the task may run again
     if named is not None:
         inverse = np.unique(numbers, return_inverse=True)[1]
         own = named.X[inverse], _columns(named, start.targets)[inverse], None

@@ -10,6 +10,7 @@ common basis, and the coefficients are averaged. This needs no communication unt
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -65,7 +66,7 @@ def fit_risvo(estimator: RiSVOClassifier, rows: Rows) -> RemoteActiveRows | Aver
     rng = check_random_state(estimator.random_state)
     blank = clone(estimator).set_params(callback=None, verbose=0)  # callbacks run on the client
     candidates = _candidates(estimator, rows, rng)
-    basis = rows.client.submit(_choose, blank, rows.take(candidates), candidates, rng.get_state(), pure=False)
+    basis = rows.client.submit(_choose, blank, rows.take(candidates), candidates, rng, pure=False)
     fitted = _average if estimator.merge == "average" else RemoteActiveRows
     return fitted(rows, basis, blank, class_factors(blank.class_weight, rows), estimator.verbose)
 
@@ -81,17 +82,15 @@ def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomSta
     return draw(rows.n, max(_CANDIDATES, estimator.n_landmarks), rng)
 
 
-def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, state: Any) -> Basis:
+def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, rng: np.random.RandomState) -> Basis:
     rule = blank.landmarks
     given = isinstance(rule, (list, np.ndarray)) and np.ndim(rule) == 1  # rows of any weight, as in a local fit
     kept = slice(None) if piece.weights is None or given else np.flatnonzero(piece.weights)
     X, numbers = piece.X[kept], numbers[kept]
     kernel = kernel_from_parameters(vars(blank)).resolve(piece.X, piece.weights)
-    rng = np.random.RandomState()
-    rng.set_state(state)
     if given:
         rule = np.searchsorted(numbers, np.asarray(rule))
-    landmarks = select(rule, X, kernel, blank.n_landmarks, rng)
+    landmarks = select(rule, X, kernel, blank.n_landmarks, copy.deepcopy(rng))  # the task may run again
     basis = Basis.of(kernel, X, landmarks, X.dtype)
     return basis if basis.support is None else replace(basis, support=numbers[basis.support])
 

@@ -37,7 +37,7 @@ from gramless.callbacks import read_callbacks
 from gramless.inference.feature_process import OnePassProcess, constant_width_intervals, fit_process
 from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, calibrate, has_probabilities, probabilities_by_method
-from gramless.streaming.from_user import further_labels, further_rows, is_streamed, training_rows
+from gramless.streaming.from_user import further_labels, further_rows, training_rows
 from gramless.streaming.learners.base import PassSize
 from gramless.streaming.learners.loop import continue_pass, run_pass
 from gramless.streaming.learners.planning import BatchPlan, PassOptions, PassSettings, plan_pass
@@ -49,6 +49,7 @@ from gramless.streaming.learners.training_pass import (
     PassOfVersion01,
     TrainingPass,
 )
+from gramless.streaming.stream import is_stream_like
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -238,6 +239,7 @@ class OnePassEstimator(BaseEstimator):
 
     def _fit_plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> BatchPlan:
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        self._validate_params()
         return plan_pass(self.pass_settings(), PassSize(n, d, n_outputs, np.dtype(dtype), device))
 
     def finish(self) -> Self:
@@ -448,7 +450,7 @@ class OnePassEstimator(BaseEstimator):
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Validate an array in its own dtype; streams and arrays on disk are validated while they are read."""
-        if is_streamed(X) or isinstance(X, np.memmap):
+        if is_stream_like(X):
             return X
         kind: Any = working_dtype(X, self.dtype) if xa.is_torch(X) else "numeric"
         return check_X(self, X, dtype=kind, reset=reset, accept_sparse=self.pass_settings().feature_map.accepts_sparse)

@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 import scipy.sparse as sp
 
+from gramless import FourierLSSVC
 from gramless.approximation.features import fourier_map
 from gramless.approximation.features.base import SampledRows
 from gramless.approximation.features.fourier_map import FourierMap, draw_fourier_features, hadamard_rows
@@ -73,8 +74,8 @@ def test_what_has_no_such_features_says_so():
         draw_fourier_features(Linear(), 6, 10, rng)
     with pytest.raises(ValueError, match="needs a rotation-invariant kernel"):
         draw_fourier_features(Laplacian(gamma=1.0), 6, 10, rng, "orthogonal")
-    with pytest.raises(ValueError, match="unknown draw"):
-        draw_fourier_features(RBF(gamma=1.0), 6, 10, rng, "best")
+    with pytest.raises(ValueError, match="'draw' parameter"):
+        FourierLSSVC(draw="best").fit(X, np.arange(len(X)) % 2)
 
 
 def test_auto_is_structured_for_many_columns_and_plain_for_the_city_block():

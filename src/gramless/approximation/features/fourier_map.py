@@ -25,7 +25,6 @@ from sklearn.base import clone
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import CPU_TILE, blas_threads, parallel_for, slices
-from gramless._core.validation import check_positive
 from gramless.approximation.features.base import FeatureMap, Features, SampledRows
 from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern32, Matern52, ScaledColumns, as_kernel
 
@@ -118,13 +117,15 @@ def draw_fourier_features(
     if isinstance(kernel, ScaledColumns):
         if draw == "auto" and not _is_city_block(kernel.kernel):
             draw = "orthogonal"  # the structured draw has no column scales
-        return _with_scales(kernel, draw_fourier_features(kernel.kernel, n_columns, n_features, rng, draw))
+        unscaled = draw_fourier_features(kernel.kernel, n_columns, n_features, rng, draw)
+        if unscaled.directions is None:
+            raise ValueError("draw='structured' does not support column scales; use draw='orthogonal'")
+        directions = unscaled.directions * np.asarray(kernel.scales, dtype=np.float64)[:, None]
+        return FourierBasis(kernel, unscaled.lengths, directions, None, n_columns)
     if not isinstance(kernel, (RBF, Laplacian, Exponential, Matern32, Matern52)):
         raise ValueError(
             f"random Fourier features are for RBF and Laplacian kernels and the Matern family, not for {kernel!r}"
         )
-    if draw not in DRAWS:
-        raise ValueError(f"unknown draw {draw!r}; known: {', '.join(map(repr, DRAWS))}")
     D = max(1, -(-int(n_features) // 2))
     gamma = float(kernel.gamma)
     if _is_city_block(kernel):
@@ -161,14 +162,6 @@ def _lengths(kernel: Kernel, gamma: float, D: int, width: int, rng: np.random.Ra
     return gamma * chi / np.sqrt(rng.chisquare(degrees, size=D) / degrees)
 
 
-def _with_scales(kernel: ScaledColumns, unscaled: FourierBasis) -> FourierBasis:
-    """Return the features of a kernel with column scales, which multiply the frequencies."""
-    if unscaled.directions is None:
-        raise ValueError("draw='structured' does not support column scales; use draw='orthogonal'")
-    directions = unscaled.directions * np.asarray(kernel.scales, dtype=np.float64)[:, None]
-    return FourierBasis(kernel, unscaled.lengths, directions, None, unscaled.n_columns)
-
-
 def _gamma_name(kernel: Kernel) -> str:
     return "kernel__gamma" if isinstance(kernel, ScaledColumns) else "gamma"
 
@@ -184,7 +177,7 @@ class FourierMap(FeatureMap):
     draw: str = "auto"
 
     def n_features(self, n_rows: int | None) -> int:
-        return 2 * (-(-int(check_positive("n_components", self.n_components, integer=True)) // 2))
+        return 2 * (-(-self.n_components // 2))
 
     def rows_wanted(self, n_rows: int | None) -> int:
         return _HEAD_ROWS

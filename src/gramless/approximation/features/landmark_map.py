@@ -199,16 +199,13 @@ class LandmarkMap(FeatureMap):
         return None if isinstance(self.landmarks, (str, LandmarkRule)) else self.landmarks
 
     def n_features(self, n_rows: int | None) -> int:
-        m, name, given = self.n_landmarks, self.size_name, self._given()
-        count = isinstance(m, Integral) and not isinstance(m, bool) and int(m) >= 1
-        if not count and not (isinstance(m, Real) and not isinstance(m, (Integral, bool)) and 0 < float(m) <= 1):
-            raise ValueError(f"{name} must be an integer of at least 1, or a fraction above 0 and at most 1, got {m!r}")
+        m, given = self.n_landmarks, self._given()
         if given is not None:
             return int(given.shape[0]) if hasattr(given, "shape") else len(given)
-        if count:
+        if isinstance(m, Integral):
             return int(m) if n_rows is None else min(int(m), n_rows)
         if n_rows is None:
-            raise ValueError(f"{name} as a fraction needs data of known length; pass an integer for a stream")
+            raise ValueError(f"{self.size_name} as a fraction needs data of known length; pass an integer for a stream")
         return max(1, round(float(m) * n_rows))
 
     def rows_needed(self, n_rows: int | None) -> int:

@@ -20,7 +20,6 @@ several batches. Cost: O(p (k + q)) for each row, O(s^2 p + s^3) once for a subs
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -378,7 +377,9 @@ class GradientState(LearnerState):
 
     def copy(self) -> GradientState:
         """Return a copy that shares the arrays, because steps replace arrays and never write into them."""
-        return copy.copy(self)
+        other = object.__new__(GradientState)
+        vars(other).update(vars(self))
+        return other
 
     def _move_to(self, reference: Array) -> None:
         """Convert the arrays to those of the namespace and device of `reference`, after they were read from a file."""

@@ -28,6 +28,7 @@ feature while float32 batches are added.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -164,21 +165,16 @@ class RidgeSums(LearnerState):
                 f"cannot merge sums of {other.n_features} features and {other.n_targets} targets into sums of "
                 f"{self.n_features} and {self.n_targets}"
             )
+        theirs = {name: xa.like(getattr(other, name), self.upper) for name in _ARRAYS}
         if self.n_rows == 0:
-            self.origin = xa.like(other.origin, self.upper) + 0
-        shift = xa.like(other.origin, self.upper) - self.origin
+            self.origin = theirs["origin"] + 0
+        shift = theirs["origin"] - self.origin
+        theirs["cross"] = theirs["cross"] + theirs["feature_sum"] @ shift
+        theirs["target_sum"] = theirs["target_sum"] + other.weight * shift
         self.n_rows += sign * other.n_rows
         self.weight += sign * other.weight
         for name in _SUMS:
-            mine, theirs = getattr(self, name), xa.like(getattr(other, name), self.upper)
-            if name == "cross":
-                theirs = theirs + xa.like(other.feature_sum, self.upper) @ shift
-            elif name == "target_sum":
-                theirs = theirs + other.weight * shift
-            if sign > 0:
-                mine += theirs
-            else:
-                mine -= theirs
+            (operator.iadd if sign > 0 else operator.isub)(getattr(self, name), theirs[name])
 
     def decay(self, factor: float) -> None:
         """Multiply the weights of all rows so far by `factor`."""
@@ -208,7 +204,7 @@ class RidgeSums(LearnerState):
     def copy(self) -> RidgeSums:
         """Return an independent copy."""
         other = object.__new__(RidgeSums)
-        other.__dict__.update(self.__dict__, _scratch=None)
+        vars(other).update(vars(self), _scratch=None)
         for name in _ARRAYS:
             total = getattr(self, name)
             setattr(other, name, total + 0 if xa.is_torch(total) else total.copy(order="F"))
