@@ -17,7 +17,7 @@ import numpy as np
 from gramless._core.arrays import Array
 from gramless._core.targets.streamed import LabelTargets, Targets, ValueTargets
 from gramless._core.threads import slices
-from gramless.approximation.features.base import FeatureMap
+from gramless.approximation.features.base import FeatureMap, SampledRows
 from gramless.distributed.cluster import check_settings, merge_copies, reduce_in_tree, show_progress
 from gramless.distributed.collections import Piece, Rows, class_factors
 from gramless.distributed.operator import retry_if_lost
@@ -136,8 +136,9 @@ def _begin(
     rng = copy.deepcopy(rng)  # the task may run again
     if named is not None:
         inverse = np.unique(numbers, return_inverse=True)[1]
-        own = named.X[inverse], _columns(named, start.targets)[inverse], None
-    return start.choose_features((sample.X, _columns(sample, start.targets), sample.weights), feature_map, rng, n, own)
+        own = named.X[inverse], _columns(named, start.targets)[inverse]
+    rows = SampledRows(sample.X, _columns(sample, start.targets), sample.weights, n, own)
+    return start.choose_features(rows, feature_map, rng)
 
 
 def _learn(piece: Piece, offset: int, ready: LearningPass, settings: PassSettings) -> LearningPass:

@@ -9,11 +9,10 @@ import dask
 import dask.array as da
 import numpy as np
 
-from gramless._core.arrays import Array, to_numpy
+from gramless._core.arrays import to_numpy
 from gramless._core.dask_dispatch import is_dask_collection
 from gramless._core.validation import check_X
 from gramless.distributed.collections import lazy_array, row_parts
-from gramless.kernels import Kernel
 from gramless.linalg.operators import expand
 
 _ROWS_AT_ONCE = 8192
@@ -123,7 +122,7 @@ def _scores_by_workers(estimator: Any, X: Any) -> da.Array:
     edges = np.cumsum([0, *points.chunks[0]])
     shares = [dask.delayed(coef[a:b], traverse=False) for a, b in pairwise(edges)]
     finite = dask.delayed(_finite, pure=False)
-    expanded, added = dask.delayed(_expand, pure=False), dask.delayed(_add, pure=False)
+    expanded, added = dask.delayed(expand, pure=False), dask.delayed(_add, pure=False)
     held = points.to_delayed().ravel().tolist()
     parts, lengths = row_parts(X)
     scores = []
@@ -141,10 +140,6 @@ def _finite(X: Any, n_features: int, dtype: np.dtype) -> np.ndarray:
     if not np.isfinite(X).all():
         raise ValueError("Input X contains NaN or infinity")
     return X
-
-
-def _expand(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarray) -> Array:
-    return expand(kernel, X, points, coef)
 
 
 def _add(parts: list[np.ndarray], intercept: np.ndarray) -> np.ndarray:

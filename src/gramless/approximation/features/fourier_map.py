@@ -68,15 +68,14 @@ class FourierBasis(Features):
 
     def _fill(self, X: Array, out: Array) -> None:
         D = len(self.lengths)
-        phases = self._dense(X) if self.directions is not None else self._structured(X)
+        if self.directions is None:
+            phases = self._structured(X)
+        else:
+            phases = X @ xa.like(self.directions, X.data if xa.is_sparse(X) else X)
         xp = xa.namespace(phases)
         out[:, :D] = xp.cos(phases)
         out[:, D:] = xp.sin(phases)
         out *= D**-0.5
-
-    def _dense(self, X: Array) -> Array:
-        directions = xa.like(self.directions, X.data if xa.is_sparse(X) else X)
-        return X @ directions
 
     def _structured(self, X: Array) -> Array:
         assert self.signs is not None

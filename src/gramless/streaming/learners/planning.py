@@ -130,10 +130,8 @@ def _plan_sums(settings: PassSettings, size: PassSize, tuning: StreamingTuning) 
     # Per row: features and a copy, the row as read and converted, encoded targets; indices of sparse rows.
     per_row = (2 * p + 4 * size.d + 4 * size.k) * itemsize + 3 * size.d * 8
     budget = options.budget(size.device)
-    if options.batch_rows is not None:
-        rows = options.batch_rows
-    else:
-        rows = int(min(tuning.largest_batch, max((budget - memory.nbytes) // per_row, tuning.smallest_batch)))
+    affordable = max((budget - memory.nbytes) // per_row, tuning.smallest_batch)
+    rows = options.batch_rows or int(min(tuning.largest_batch, affordable))
     memory.parts["batches"] = rows * per_row
     memory.check(budget, _ADVICE)
     memory.parts |= learner.optional_memory(feature_map, p, size, budget, budget - memory.nbytes)
@@ -171,12 +169,9 @@ def _plan_cg(settings: PassSettings, size: PassSize, in_memory: bool, tuning: St
     # Per row: as read, converted and on the device, in the batch in use and in the next one; targets and weights.
     fused_row = shape.fused * 2 * (size.d + 64)
     per_row = 2 * (2 * size.d * itemsize + 8 * size.d) + fused_row + 6 * (size.k + 1) * 8
-    rows = options.batch_rows or int(
-        min(
-            tuning.largest_pass_batch_cuda if size.on_gpu else tuning.largest_pass_batch_cpu,
-            max((budget - memory.nbytes) // (2 * per_row), tuning.smallest_batch),
-        )
-    )
+    affordable = max((budget - memory.nbytes) // (2 * per_row), tuning.smallest_batch)
+    largest = tuning.largest_pass_batch_cuda if size.on_gpu else tuning.largest_pass_batch_cpu
+    rows = options.batch_rows or int(min(largest, affordable))
     memory.parts["batches"] = rows * per_row
     memory.check(budget, _ADVICE)
     left, stored = budget - memory.nbytes, None

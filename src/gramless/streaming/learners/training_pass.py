@@ -140,27 +140,17 @@ class CollectingPass(AnyPass):
         return sum(int(X.shape[0]) for X, _, _ in self.blocks)
 
     def choose_features(
-        self,
-        rows: RowBlock,
-        feature_map: FeatureMap,
-        rng: np.random.RandomState,
-        n_rows: int | None,
-        named: RowBlock | None = None,
-        *,
-        encoded: bool = False,
-        nbytes: int | None = None,
+        self, sample: SampledRows, feature_map: FeatureMap, rng: np.random.RandomState, *, encoded: bool = False
     ) -> LearningPass:
-        """Return the pass after its features were chosen from a sample of the rows, or from landmarks given by the user.
-
-        `encoded` is True if the targets of `rows` are encoded; `nbytes` limits the memory for choosing the features.
-        """
-        X, y, weights = _of_positive_weight(rows)
+        """Return the pass after its features were chosen; `encoded` is True if the targets of the sample are encoded."""
+        X, y, weights = _of_positive_weight((sample.X, sample.y, sample.weights))
         if X.shape[0] == 0:
             raise ValueError("all sample weights are zero: there is nothing to fit")
         # Features that do not depend on the rows must be equal in fit and in partial_fit for any rows.
         rng = rng if feature_map.depends_on_rows else np.random.RandomState(self.seed)
-        own = None if named is None else (self.format.convert(named[0]), named[1])
-        features = feature_map.begin(SampledRows(self.format.convert(X), y, weights, n_rows, own, nbytes), rng)
+        named = None if sample.named is None else (self.format.convert(sample.named[0]), sample.named[1])
+        converted = replace(sample, X=self.format.convert(X), y=y, weights=weights, named=named)
+        features = feature_map.begin(converted, rng)
         if features.targets is not None and not encoded:
             features.targets = self.targets.read(features.targets)
         return LearningPass(self.format, self.targets, self.seed, features, copy.copy(self.sample))
@@ -174,9 +164,9 @@ class CollectingPass(AnyPass):
         numbers = feature_map.named_rows(n)
         size = rows_to_examine(feature_map, options, self.format, n, repeatable=stream.repeatable)
         rows = stream.sample(size, rng)
-        named = None if numbers is None else stream.take(numbers)
-        nbytes = options.budget(self.format.device) // 2
-        return self.choose_features(rows, feature_map, rng, n, named, encoded=encoded, nbytes=nbytes)
+        named = None if numbers is None else stream.take(numbers)[:2]
+        sample = SampledRows(*rows, n, named, nbytes=options.budget(self.format.device) // 2)
+        return self.choose_features(sample, feature_map, rng, encoded=encoded)
 
     def learn_stored_rows(self, settings: PassSettings) -> LearningPass:
         """Return the pass after its features were chosen from the stored rows and all of them were learned."""
