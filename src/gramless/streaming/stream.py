@@ -19,12 +19,20 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.validation import missing_mask
+from gramless.streaming.delimited import CsvSource
+from gramless.streaming.npz import NpzSource
+from gramless.streaming.parquet import ParquetSource
 from gramless.streaming.reservoir import Reservoir, draw
 from gramless.streaming.sources import ArraySource, IterableSource, RowBlock, Source
 
 T = TypeVar("T")
 
 _END = object()
+_FILE_TYPES: dict[tuple[str, ...], Callable[[Path, Any], Source]] = {
+    (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt"): CsvSource,
+    (".parquet", ".pq"): ParquetSource,
+    (".npz",): NpzSource,
+}
 
 
 @dataclass
@@ -271,19 +279,9 @@ def _open_file(path: Path, target: Any) -> Source:
     is_column = isinstance(target, (str, int, np.integer)) and not isinstance(target, bool)
     if target is not None and not is_column:
         raise TypeError(f"with a file, y is the name or position of a column, not {type(target).__name__}")
-    name = path.name.lower()
-    if name.endswith((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")):
-        from gramless.streaming.delimited import CsvSource
-
-        return CsvSource(path, target)
-    if name.endswith((".parquet", ".pq")):
-        from gramless.streaming.parquet import ParquetSource
-
-        return ParquetSource(path, target)
-    if name.endswith(".npz"):
-        from gramless.streaming.npz import NpzSource
-
-        return NpzSource(path, target)
+    for endings, source in _FILE_TYPES.items():
+        if path.name.lower().endswith(endings):
+            return source(path, target)
     raise ValueError(f"{path} has an unknown file type; known: .csv, .csv.gz, .tsv, .txt, .parquet, .npz")
 
 

@@ -135,7 +135,7 @@ def plus_plus(
         best = np.maximum(best, xa.to_numpy(nearest(X, unit(np.array(fresh)))))
         gap = mass * np.clip(1 - best, 0, None)
         # The cosine of a point with itself may be below 1 by rounding.
-        gap[best > 1 - 1e-6] = 0
+        gap[best > _COINCIDENT] = 0
         total = np.cumsum(gap)
         if not total[-1] > 0:
             break
@@ -148,7 +148,7 @@ def plus_plus(
         fresh_positions: list[int] = []
         for i in range(draws):
             similarity = max(best[drawn[i]], among[i, fresh_positions].max(initial=-1.0))
-            still = 1 - similarity if similarity <= 1 - 1e-6 else 0.0
+            still = 1 - similarity if similarity <= _COINCIDENT else 0.0
             if keep[i] * (1 - best[drawn[i]]) < still and len(chosen) + len(fresh_positions) < k:
                 fresh_positions.append(i)
         fresh = [int(drawn[i]) for i in fresh_positions]

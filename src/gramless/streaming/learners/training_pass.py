@@ -220,8 +220,7 @@ class LearningPass(AnyPass):
                 measured = np.random.RandomState(self.seed).permutation(n)[: learner.rows_measured]
                 Phi = self.features(xa.take_rows(X, measured)) + 0
                 state = self.begin(Phi, settings, self.rows_seen + n, known=False, first=(encoded, weights))
-            X, encoded = xa.take_rows(X, order), encoded[order]
-            weights = None if weights is None else weights[order]
+            X, encoded, weights = rows_of((X, encoded, weights), order)
         weights = self.class_weighted(encoded, weights)
         if factor < 1:
             recent = factor ** np.arange(n - 1, -1, -1.0)
