@@ -114,13 +114,13 @@ def as_categories(X: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     return X
 
 
-class Trees:
-    """Common interface of the tree libraries: `fit` and `predict_proba` / `predict`, with classes 0 .. k - 1."""
+class Peer:
+    """Common interface of the other libraries: `fit` and `predict`, with classes 0 .. k - 1."""
 
     def __init__(self, library: str, kind: str, seed: int, **settings: Any):
         self.package, self.kind, self.seed, self.settings = library, kind, seed, settings
 
-    def fit(self, X: pd.DataFrame, y: np.ndarray) -> Trees:
+    def fit(self, X: pd.DataFrame, y: np.ndarray) -> Peer:
         self.like = X
         ready = self._ready(X)
         classes = self.kind == "classes"
@@ -139,6 +139,11 @@ class Trees:
 
             made = XGBClassifier if classes else XGBRegressor
             self.model = made(random_state=self.seed, n_jobs=THREADS, enable_categorical=True, **self.settings)
+        elif self.package in NETWORKS:
+            import pytabkit
+
+            made = getattr(pytabkit, NETWORKS[self.package] + ("_Classifier" if classes else "_Regressor"))
+            self.model = made(random_state=self.seed, n_threads=THREADS, device="cpu", **self.settings)
         else:
             from catboost import CatBoostClassifier, CatBoostRegressor
 
@@ -154,6 +159,8 @@ class Trees:
             if self.package == "HistGradientBoosting":  # larger categories raise an error
                 many = [c for c in words(X) if len(ready[c].cat.categories) > MOST_CATEGORIES]
                 ready[many] = ready[many].apply(lambda column: column.cat.codes)
+            if self.package in NETWORKS:  # missing numbers raise an error
+                ready = ready.fillna(self.like.median(numeric_only=True))
             ready.columns = [f"c{k}" for k in range(ready.shape[1])]
             return ready
         X = X.copy()
@@ -188,7 +195,14 @@ class Ours:
 THREADS = os.cpu_count()
 MOST_CATEGORIES = 255
 """Most categories of a column that HistGradientBoosting accepts; columns with more are given as numbers."""
+OURS: dict[str, dict[str, Any]] = {"gramless": {}, "gramless, fast": {"preset": "fast"}}
 LIBRARIES = ("CatBoost", "LightGBM", "HistGradientBoosting", "XGBoost")
+NETWORKS = {"xRFM": "XRFM_D", "RealMLP": "RealMLP_TD"}
+"""The estimators of pytabkit with default settings; they hold out a fifth of the training rows themselves."""
+SMALLEST = SMALL_FIRST[:12]
+"""The tables on which NETWORKS are compared."""
+TUNED = SMALL_FIRST[:12]
+"""The tables on which the settings of trees are searched, with three seeds."""
 
 
 def draw(library: str, rng: np.random.Generator) -> dict[str, Any]:
@@ -229,7 +243,7 @@ def draw(library: str, rng: np.random.Generator) -> dict[str, Any]:
     return {"learning_rate": rate, "depth": min(depth, 8), "iterations": rounds, "l2_leaf_reg": 10 * penalty + 0.1}
 
 
-def search(library: str, kind: str, seed: int, X: pd.DataFrame, y: np.ndarray, seconds: float) -> Trees:
+def search(library: str, kind: str, seed: int, X: pd.DataFrame, y: np.ndarray, seconds: float) -> Peer:
     """Return the best of random settings on a validation fifth of the rows, defaults first, refitted to all rows.
 
     The search ends after the given CPU seconds.
@@ -239,14 +253,14 @@ def search(library: str, kind: str, seed: int, X: pd.DataFrame, y: np.ndarray, s
     best, best_loss, settings = {}, np.inf, {}
     while time.process_time() - began < seconds:
         try:
-            predicted = Trees(library, kind, seed, **settings).fit(inner[0], inner[2]).predict(inner[1])
+            predicted = Peer(library, kind, seed, **settings).fit(inner[0], inner[2]).predict(inner[1])
             loss = rate(inner[3], predicted, kind, len(np.unique(y)))["error"]
         except ValueError:  # A class that does not occur in the inner training rows.
             loss = np.inf
         if loss < best_loss:
             best, best_loss = settings, loss
         settings = draw(library, rng)
-    return Trees(library, kind, seed, **best).fit(X, y)
+    return Peer(library, kind, seed, **best).fit(X, y)
 
 
 def split(X: pd.DataFrame, y: np.ndarray, kind: str, seed: int) -> list[Any]:
@@ -278,10 +292,10 @@ def run(name: str, seed: int, learner: str, tuned_seconds: float | None, setting
     began, worked = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if learner == "gramless":
-            model: Any = Ours(kind, seed, **settings).fit(X_train, y_train)
+        if learner in OURS:
+            model: Any = Ours(kind, seed, **OURS[learner], **settings).fit(X_train, y_train)
         elif tuned_seconds is None:
-            model = Trees(learner, kind, seed).fit(X_train, y_train)
+            model = Peer(learner, kind, seed).fit(X_train, y_train)
         else:
             model = search(learner, kind, seed, X_train, y_train, tuned_seconds)
         seconds, cpu = time.perf_counter() - began, time.process_time() - worked
@@ -300,7 +314,7 @@ def run(name: str, seed: int, learner: str, tuned_seconds: float | None, setting
     # Wall-clock time depends on other programs, so record the load average of the last minute.
     found["load"] = round(os.getloadavg()[0], 2)
     found |= rate(y_test, predicted, kind, n_classes)
-    if learner == "gramless":
+    if learner in OURS:
         found["model"] = getattr(model.model, "summary_", "")
     return found
 
