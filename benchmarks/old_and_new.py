@@ -140,7 +140,9 @@ CASES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def measure(trees: Trees, names: list[str], repeats: int, lanes: list[list[int]], seconds: float) -> tuple[dict, list[str]]:
+def measure(
+    trees: Trees, names: list[str], repeats: int, uncounted: int, lanes: list[list[int]], seconds: float
+) -> tuple[dict, list[str]]:
     """Return the times by case, measure and side, and the names of the cases that did not start in time."""
     end = time.monotonic() + seconds
     found: dict[str, dict[str, dict[str, list[float]]]] = {}
@@ -160,12 +162,12 @@ def measure(trees: Trees, names: list[str], repeats: int, lanes: list[list[int]]
                 continue
             function, *arguments = CASES[name]
             times: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"old": [], "new": []})
-            for turn in range(repeats + 1):
-                if turn > 1 and time.monotonic() > end:
+            for turn in range(repeats + uncounted):
+                if turn > uncounted and time.monotonic() > end:
                     break
                 for side in ("old", "new") if turn % 2 else ("new", "old"):
                     for key, value in function(trees, side, cores, *arguments).items():
-                        if turn > 0:
+                        if turn >= uncounted:
                             times[key][side].append(value)
             found[name] = dict(times)
 
@@ -179,6 +181,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, help="folder with the src and benchmarks of the old version")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--cached", action="store_true", help="the cache of compiled code is filled: count the first run too"
+    )
     parser.add_argument("--lanes", type=int, default=1, help="cases that run at the same time, each on its own cores")
     parser.add_argument("--cores", type=int, default=2, help="cores of each lane")
     parser.add_argument("--seconds", type=float, default=240.0, help="time after which no further case or repetition starts")
@@ -196,7 +201,7 @@ def main() -> None:
             if f"small_tables {name}" in names:
                 kind = trees.run("new", lanes[0], "-c", _SAMPLE, name, str(Path(folder) / f"{name}.csv")).strip()
                 (Path(folder) / f"{name}.kind").write_text(kind)
-        found, late = measure(trees, names, args.repeats, lanes, args.seconds)
+        found, late = measure(trees, names, args.repeats, 0 if args.cached else 1, lanes, args.seconds)
     records = []
     print(f"{'case':28} {'measure':44} {'old':>10} {'new':>10} {'new/old':>8}  runs")
     for name in names:
