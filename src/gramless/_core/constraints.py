@@ -64,7 +64,8 @@ def estimator(cls: _Class) -> _Class:
     """Decorate an estimator class whose annotated attributes are its constructor parameters.
 
     The class becomes a dataclass. Its signature begins with the kernel and ends with the settings of the computation, which
-    it may inherit from a base class. Parameters without a constraint of the class have that of `CONSTRAINTS`.
+    it may inherit from a base class. Parameters without a constraint of the class have that of `CONSTRAINTS`. The HTML
+    representation links to the page of the class in the reference.
     """
     made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
     signature = inspect.signature(made.__init__)
@@ -72,7 +73,10 @@ def estimator(cls: _Class) -> _Class:
     made.__init__.__signature__ = signature.replace(parameters=ordered)
     declared = {**CONSTRAINTS, **getattr(cls, "_parameter_constraints", {})}
     made._parameter_constraints = {name: declared[name] for name in signature.parameters if name in declared}
-    return link_documentation(made)
+    made._doc_link_module = "gramless"
+    made._doc_link_template = f"{DOCUMENTATION}/reference/generated/{{public_name}}.html"
+    made._doc_link_url_param_generator = _url_parameters
+    return cls
 
 
 def _position(parameter: inspect.Parameter) -> int:
@@ -82,15 +86,6 @@ def _position(parameter: inspect.Parameter) -> int:
     if parameter.name in _LAST:
         return len(_FIRST) + 1 + _LAST.index(parameter.name)
     return _FIRST.index(parameter.name) if parameter.name in _FIRST else len(_FIRST)
-
-
-def link_documentation(cls: _Class) -> _Class:
-    """Decorate an estimator class so that its HTML representation links to its page in the reference."""
-    linked: Any = cls
-    linked._doc_link_module = "gramless"
-    linked._doc_link_template = f"{DOCUMENTATION}/reference/generated/{{public_name}}.html"
-    linked._doc_link_url_param_generator = _url_parameters
-    return cls
 
 
 def _url_parameters(estimator: Any) -> dict[str, str]:

@@ -26,7 +26,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from gramless._core.constraints import CONSTRAINTS, POSITIVE, link_documentation
+from gramless._core.constraints import POSITIVE, estimator
 from gramless._core.memory import parse_budget
 from gramless._core.progress import log_progress, report_compilation
 from gramless._core.validation import atomic_fit, check_labels, check_outputs, check_weights
@@ -138,7 +138,6 @@ class _TableEstimator(BaseEstimator):
         "dates": [StrOptions({"auto", "day first", "month first", "iso"})],
         "column_types": [dict, None],
         "time_budget": [POSITIVE, None],
-        **{name: CONSTRAINTS[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
     }
     _tuning: TablesTuning = field(default=TUNING, init=False)
     # Files of version 0.1.0 do not have these attributes.
@@ -155,6 +154,12 @@ class _TableEstimator(BaseEstimator):
     text: str = "auto"
     dates: str = "auto"
     column_types: dict[str, str] | None = None
+    time_budget: float | None = None
+    memory_budget: str | float | None = None
+    device: str | None = None
+    callback: Callable[[Any, dict[str, Any]], Any] | None = None
+    verbose: int = 0
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -651,8 +656,7 @@ def _check_objects(X: np.ndarray) -> None:
             raise ValueError("Input X contains infinity: leave such cells empty (NaN)")
 
 
-@link_documentation
-@dataclass(eq=False, repr=False, kw_only=True)
+@estimator
 class TableClassifier(ClassifierMixin, _TableEstimator):
     """Classifier for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
 
@@ -664,17 +668,17 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
         Kernel function. `"auto"` compares `"rbf"`, `"matern52"`, `"exponential"` and `"laplacian"` by leave-one-out in the
         search, and is `"rbf"` for a single model; `"matern32"`, `"poly"` and `"linear"` are for single models only.
-    estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
-        Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
-        selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
-        and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
-        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     C : float or None, default=None
         Inverse regularisation strength; a larger value fits the training rows more closely. None selects the value by
         leave-one-out.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
         n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
+    estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
+        Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
+        selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
+        and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
+        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     preset : {"default", "fast"}, default="default"
         Amount of search for `"table"`: `"fast"` has a fifth of the default time budget, compares two kernels and averages at
         most two settings.
@@ -692,6 +696,11 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
+    time_budget : float or None, default=None
+        Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
+        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
+        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
+        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
     probability : bool or None, default=None
         Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. None is
         True except for `estimator="svm"`, whose probabilities need five further fits.
@@ -702,16 +711,11 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         Criterion of the leave-one-out predictions by which settings are compared; None is the loss. For classes
         `"log_loss"`, `"accuracy"` or `"average_precision"` (mean over the classes), for values `"squared_error"` or
         `"absolute_error"`.
-    time_budget : float or None, default=None
-        Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
-        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
-        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
-        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
+    device : {"cpu", "cuda", "auto"} or None, default=None
+        Device of the computation; None uses the device of the data.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of
         the free memory if at most 1; None is 70 % of the free memory.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        Device of the computation; None uses the device of the data.
     callback : callable or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
         returning True stops the fit. It is called for every evaluated setting and every solved partition, with the keys
@@ -783,7 +787,6 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_TableEstimator._parameter_constraints,
-        "class_weight": CONSTRAINTS["class_weight"],
         "probability": ["boolean", None],
         "metric": [StrOptions({"log_loss", "accuracy", "average_precision"}), None],
     }
@@ -791,12 +794,6 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     probability: bool | None = None
     class_weight: Any = None
     metric: str | None = None
-    time_budget: float | None = None
-    memory_budget: str | float | None = None
-    device: str | None = None
-    callback: Callable[[Any, dict[str, Any]], Any] | None = None
-    verbose: int = 0
-    random_state: Any = None
 
     def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
         self.classes_: Any
@@ -928,8 +925,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         return self.classes_[link_probabilities(scores, self.link_).argmax(axis=1)]
 
 
-@link_documentation
-@dataclass(eq=False, repr=False, kw_only=True)
+@estimator
 class TableRegressor(RegressorMixin, _TableEstimator):
     """Regressor for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
 
@@ -941,17 +937,17 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
         Kernel function. `"auto"` compares `"rbf"`, `"matern52"`, `"exponential"` and `"laplacian"` by leave-one-out in the
         search, and is `"rbf"` for a single model; `"matern32"`, `"poly"` and `"linear"` are for single models only.
-    estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
-        Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
-        selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
-        and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
-        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     C : float or None, default=None
         Inverse regularisation strength; a larger value fits the training rows more closely. None selects the value by
         leave-one-out.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
         n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
+    estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
+        Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
+        selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
+        and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
+        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     preset : {"default", "fast"}, default="default"
         Amount of search for `"table"`: `"fast"` has a fifth of the default time budget, compares two kernels and averages at
         most two settings.
@@ -969,6 +965,11 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
+    time_budget : float or None, default=None
+        Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
+        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
+        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
+        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
     loss : {"auto", "squared_error", "absolute_error", "huber"}, default="auto"
         Loss function that the fit minimises. `"absolute_error"` predicts medians, and `"huber"` reduces the influence of
         outliers; both by iteratively reweighted least squares. `"auto"` is `"huber"` if targets are extreme, with a warning,
@@ -977,16 +978,11 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         Criterion of the leave-one-out predictions by which settings are compared; None is the loss. For classes
         `"log_loss"`, `"accuracy"` or `"average_precision"` (mean over the classes), for values `"squared_error"` or
         `"absolute_error"`.
-    time_budget : float or None, default=None
-        Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
-        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
-        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
-        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
+    device : {"cpu", "cuda", "auto"} or None, default=None
+        Device of the computation; None uses the device of the data.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of
         the free memory if at most 1; None is 70 % of the free memory.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        Device of the computation; None uses the device of the data.
     callback : callable or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
         returning True stops the fit. It is called for every evaluated setting and every solved partition, with the keys
@@ -1058,12 +1054,6 @@ class TableRegressor(RegressorMixin, _TableEstimator):
 
     loss: str = "auto"
     metric: str | None = None
-    time_budget: float | None = None
-    memory_budget: str | float | None = None
-    device: str | None = None
-    callback: Callable[[Any, dict[str, Any]], Any] | None = None
-    verbose: int = 0
-    random_state: Any = None
 
     def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
         values = column_or_1d(check_outputs(y, n), warn=True).astype(np.float64)
