@@ -4,8 +4,7 @@ A fit determines the column types (`gramless.tables.column_types`), selects scal
 leave-one-out on a growing sample (`gramless.tables.search`), fits the best settings, or their average, to all rows
 (`gramless.tables.members`), and calibrates probabilities on the leave-one-out scores (`gramless.inference.softmax_link`).
 Cost: O(n^3) for up to about ten thousand rows; larger tables are split into local partitions of p rows, O(n p^2). With
-explicit settings, one `LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the same encoded columns
-(`gramless.tables.single`).
+explicit settings, one `LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the same encoded columns.
 """
 
 from __future__ import annotations
@@ -48,9 +47,8 @@ from gramless.tables.column_types import (
     is_frame,
 )
 from gramless.tables.losses import ClassLoss, ValueLoss, extreme_targets
-from gramless.tables.members import FittedMembers, TablePlan, fit_members, plan_table, refit_members
+from gramless.tables.members import FittedMembers, TablePlan, fit_members, plan_table, refit_members, tune_single
 from gramless.tables.search import FAST_KERNELS, KERNELS, WIDTHS, SearchOptions
-from gramless.tables.single import tune_single
 from gramless.tables.tuning import FAST, TUNING, TablesTuning
 
 # Value of the parameter `estimator`, and its classifier and regressor.
@@ -609,9 +607,7 @@ class _TableEstimator(BaseEstimator):
         if self.outputs_:
             return self.outputs_[0].get_feature_names_out()
         preparation = self.preparation_ if self.model_ is not None else self.members_[0].preparation
-        numbers, levels = self.columns_.encoded_names(
-            preparation.n_levels or [], getattr(preparation, "effects", None) or []
-        )
+        numbers, levels = self.columns_.encoded_names(preparation.n_levels, preparation.effects)
         missing = [f"{numbers[k]} missing" for k in preparation.with_missing_]
         return np.array([*numbers, *missing, *levels], dtype=object)
 

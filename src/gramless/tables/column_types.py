@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
@@ -332,6 +332,7 @@ def _numbers_the_rows(values: np.ndarray, name: str) -> bool:
     return is_range and len(np.unique(values)) == len(values)
 
 
+@dataclass(eq=False, repr=False)
 class TableColumns(BaseEstimator):
     """Determines the types of the columns of a table, and encodes tables that have the same columns.
 
@@ -373,17 +374,10 @@ class TableColumns(BaseEstimator):
         identifiers.
     """
 
-    def __init__(
-        self,
-        most_levels: int = MOST_LEVELS,
-        text: str = "auto",
-        types: dict[str, str] | None = None,
-        dates: str = "auto",
-    ):
-        self.most_levels = most_levels
-        self.text = text
-        self.types = types
-        self.dates = dates
+    most_levels: int = MOST_LEVELS
+    text: str = "auto"
+    types: dict[str, str] | None = None
+    dates: str = "auto"
 
     @classmethod
     def of_types(cls, types: dict[str, str], formats: Mapping[str, str] | None = None) -> TableColumns:
@@ -602,7 +596,7 @@ class TableColumns(BaseEstimator):
             numbers, codes = numbers + width, codes + is_category
         return places
 
-    def encoded_names(self, n_indicators: list[int], effects: list[int]) -> tuple[list[str], list[str]]:
+    def encoded_names(self, n_indicators: Sequence[int], effects: Sequence[int]) -> tuple[list[str], list[str]]:
         """Return the names of the encoded numbers and of the given effects, and of the indicators of all categories."""
         types = self.type_of
         categories = [name for name, kind in types.items() if kind == "category"]

@@ -11,6 +11,9 @@ difference in one of them counts about as much as one standard deviation of a nu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
@@ -62,6 +65,7 @@ def normal_ranks(X: np.ndarray, fitted: QuantileTransformer) -> np.ndarray:
     return ndtri(np.clip(ranks, _SMALLEST_RANK, 1 - _SMALLEST_RANK))
 
 
+@dataclass(eq=False, repr=False)
 class Preparation(BaseEstimator):
     """Scaling that is fitted on encoded training rows and called on encoded rows.
 
@@ -69,22 +73,14 @@ class Preparation(BaseEstimator):
     `random_state` selects the rows for quantiles of large tables.
     """
 
-    def __init__(
-        self,
-        scaling: str = "standard",
-        n_levels: list[int] | None = None,
-        random_state: int = 0,
-        effects: list[int] | None = None,
-    ):
-        self.scaling = scaling
-        self.n_levels = n_levels
-        self.random_state = random_state
-        self.effects = effects
+    scaling: str = "standard"
+    n_levels: Sequence[int] = ()
+    random_state: int = 0
+    effects: Sequence[int] = ()
 
     def numbers(self, encoded: Encoded) -> np.ndarray:
         """Return the numbers and the effects that are used."""
-        used = getattr(self, "effects", None)  # absent in files of version 0.1.0
-        return np.hstack([encoded.numbers, encoded.effects[:, used]]) if used else encoded.numbers
+        return np.hstack([encoded.numbers, encoded.effects[:, self.effects]]) if self.effects else encoded.numbers
 
     def fit(self, encoded: Encoded) -> Preparation:
         """Compute medians, quantiles, means and standard deviations."""
@@ -136,18 +132,18 @@ class Preparation(BaseEstimator):
         missing = np.isnan(numbers)
         shaped = (self._shaped(np.where(missing, self.medians_, numbers)) - self.means_) / self.scales_
         pieces = [shaped, missing[:, self.with_missing_].astype(np.float64)]
-        for column, count in zip(encoded.codes.T, self.n_levels or [], strict=True):
+        for column, count in zip(encoded.codes.T, self.n_levels, strict=True):
             pieces.append((column[:, None] == np.arange(count)[None, :]).astype(np.float64))
         return np.ascontiguousarray(np.hstack(pieces))
 
     @property
     def n_columns(self) -> int:
         """Number of scaled columns."""
-        return len(self.medians_) + len(self.with_missing_) + sum(self.n_levels or [])
+        return len(self.medians_) + len(self.with_missing_) + sum(self.n_levels)
 
     @property
     def groups(self) -> np.ndarray:
         """Group of each scaled column; columns in a group, those of one category, share a learned scale."""
-        counts = self.n_levels or []
-        alone = self.n_columns - sum(counts)
-        return np.concatenate([np.arange(alone), alone + np.repeat(np.arange(len(counts)), counts)]).astype(np.intp)
+        alone = self.n_columns - sum(self.n_levels)
+        of_levels = np.repeat(np.arange(len(self.n_levels)), self.n_levels)
+        return np.concatenate([np.arange(alone), alone + of_levels]).astype(np.intp)

@@ -25,17 +25,16 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from gramless._core.threads import blas_threads, one_blas_thread, run_round_robin
-from gramless.inference.leave_one_out import solve_dense
 from gramless.kernels import Kernel, ScaledColumns, as_kernel
 from gramless.tables.column_types import TARGET_ENCODED, Encoded
-from gramless.tables.exact import CachedMatrices, ExactSolution, solve_exact, upper_kernel_matrix
+from gramless.tables.exact import CachedMatrices, ExactSolution, ScaleProblem, solve_exact
 from gramless.tables.losses import ClassLoss, ValueLoss
-from gramless.tables.metric import learn_scales
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation
 from gramless.tables.tuning import TUNING, TablesTuning
 
 T = TypeVar("T")
+Scales: TypeAlias = tuple[float, ...]
 Report: TypeAlias = Callable[[str, str], bool]
 """Progress callback `report(stage, message)`; returns True if the search is to stop."""
 
@@ -68,7 +67,7 @@ class TableSetting:
     width: float
     C: float
     log: bool = False
-    scales: tuple[float, ...] | None = None
+    scales: Scales | None = None
 
     def describe(self) -> str:
         """Return a description of the setting as text."""
@@ -105,15 +104,6 @@ class Evaluation:
     loss: float
     n: int
     predictions: np.ndarray
-
-
-@dataclass
-class HalfScales:
-    """Column scales learned from the even and from the odd rows among the first `rows` rows."""
-
-    even: tuple[float, ...]
-    odd: tuple[float, ...]
-    rows: int
 
 
 def narrowed_evaluations(starts: int, evaluations: int) -> int:
@@ -182,7 +172,8 @@ class SettingSearch:
         self.X = {scaling: prepare(encoded) for scaling, prepare in preparations.items()}
         self.spread = {scaling: max(float(X.var(axis=0).sum()), 1e-12) for scaling, X in self.X.items()}
         self.evaluated: dict[tuple[TableSetting, int], Evaluation] = {}
-        self.halves: dict[tuple[float, ...], HalfScales] = {}
+        # For averaged column scales, those learned from the even and from the odd rows among the first rows; their number.
+        self.halves: dict[Scales, tuple[tuple[Scales, Scales], int]] = {}
         # Solutions of settings on the full sample, reused by the fit if the sample contains all rows.
         self.solutions: dict[TableSetting, ExactSolution] = {}
         self._counting = Lock()
@@ -204,19 +195,6 @@ class SettingSearch:
         with one_blas_thread():
             return run_round_robin(list(jobs), at_once)
 
-    def _evaluation(self, setting: TableSetting, n: int, scores: np.ndarray | None) -> Evaluation:
-        """Return the evaluation of leave-one-out scores, count it and report it; the loss is infinite without scores."""
-        evaluation = Evaluation(setting, np.inf, n, np.empty(0))
-        if scores is not None:
-            evaluation.predictions = self.loss.predictions(scores, self.rows[:n], setting.log)
-            evaluation.loss = self.loss(evaluation.predictions, self.rows[:n])
-        with self._counting:
-            self.n_evaluated += 1
-            if (n, -evaluation.loss) > (self._best.n, -self._best.loss):
-                self._best = evaluation
-            self.report(self._stage)
-        return evaluation
-
     def evaluate(
         self, setting: TableSetting, n: int, cached: dict[TableSetting, CachedMatrices] | None = None
     ) -> Evaluation:
@@ -230,33 +208,31 @@ class SettingSearch:
                 cached.clear()
                 cached[same_kernel] = matrices
             kernel = make_kernel(setting, self.spread[setting.scaling])
-            rows = self.rows[:n]
-            targets, ridge = self.loss.targets(rows, setting.log), self.loss.ridge(setting.C, rows, setting.log)
-            X = self.X[setting.scaling][:n]
-            solution = solve_exact(X, kernel, targets, ridge, cached=matrices)
-            self.evaluated[key] = self._evaluation(setting, n, None if solution is None else solution.scores)
-            if solution is not None and n == len(self.rows):
-                self.solutions[setting] = solution
+            rows, X = self.rows[:n], self.X[setting.scaling][:n]
+            Z, ridge = self.loss.targets(rows, setting.log), self.loss.ridge(setting.C, rows, setting.log)
+            solution = solve_exact(X, kernel, Z, ridge, matrices)
+            evaluation = self.evaluated[key] = Evaluation(setting, np.inf, n, np.empty(0))
+            if solution is not None:
+                evaluation.predictions = self.loss.predictions(solution.scores, rows, setting.log)
+                evaluation.loss = self.loss(evaluation.predictions, rows)
+                if n == len(self.rows):
+                    self.solutions[setting] = solution
+            with self._counting:
+                self.n_evaluated += 1
+                if (n, -evaluation.loss) > (self._best.n, -self._best.loss):
+                    self._best = evaluation
+                self.report(self._stage)
         return self.evaluated[key]
 
     def line_search(self, start: TableSetting, n: int) -> Evaluation:
         """Return the best `C` for the first `n` rows, searched in factors of ten from `start` with one kernel matrix."""
-        X = self.X[start.scaling][:n]
-        K = upper_kernel_matrix(X, make_kernel(start, self.spread[start.scaling]))
-        Z = self.loss.targets(self.rows[:n], False)
+        cached: dict[TableSetting, CachedMatrices] = {}
         smallest, largest = self.tuning.smallest_C, self.tuning.largest_C
-
-        def at(C: float) -> Evaluation:
-            A = K.copy()
-            A.flat[:: n + 1] += self.loss.ridge(C, self.rows[:n])
-            found = solve_dense(A, Z)
-            return self._evaluation(replace(start, C=C), n, None if found is None else found[2])
-
-        here = at(start.C)
+        here = self.evaluate(start, n, cached)
         for step in (self.tuning.first_C_step, 1 / self.tuning.first_C_step) if self.C is None else ():
             moved = False
             while smallest <= here.setting.C * step <= largest and not self._stopped:
-                there = at(here.setting.C * step)
+                there = self.evaluate(replace(start, C=here.setting.C * step), n, cached)
                 if not there.loss < here.loss:
                     break
                 here, moved = there, True
@@ -339,10 +315,10 @@ class SettingSearch:
             gamma = kernel_gamma(start.kernel, start.width, self.spread[start.scaling])
             steps, logs = self.tuning.learning_steps, np.zeros(int(groups.max()) + 1)
             if start.scales is not None:
-                own = self.halves[start.scales]
-                steps, logs[groups] = -(-steps // 2), np.log(own.odd if first else own.even)
-            arguments = (X, groups, start.kernel, gamma, start.C, self.loss, self.rows[half], start.log)
-            return learn_scales(*arguments, steps=steps, logs=logs)
+                own, _ = self.halves[start.scales]
+                steps, logs[groups] = -(-steps // 2), np.log(own[first])
+            problem = ScaleProblem(X, groups, start.kernel, gamma, self.loss, self.rows[half], start.log)
+            return problem.learn(logs, start.C, steps)
 
         halves = self._each(_step(learned, start, first) for start in starts for first in (0, 1))
         return [self._joined(start, halves[2 * k : 2 * k + 2], rows) for k, start in enumerate(starts)]
@@ -353,11 +329,11 @@ class SettingSearch:
         mean = np.mean(logs, axis=0)
         # Both halves get the geometric mean of the averaged scales, so that one width suits all three scale vectors.
         even, odd, both = (self._scales(one - one.mean() + mean.mean(), start.scaling) for one in (*logs, mean))
-        self.halves[both] = HalfScales(even, odd, rows)
+        self.halves[both] = (even, odd), rows
         C = float(np.clip(np.exp(np.mean(Cs)), self.tuning.smallest_C, self.tuning.largest_C))
         return replace(start, scales=both, C=C)
 
-    def _scales(self, logs: np.ndarray, scaling: str) -> tuple[float, ...]:
+    def _scales(self, logs: np.ndarray, scaling: str) -> Scales:
         return tuple(float(f"{scale:.6g}") for scale in np.exp(logs)[self.groups[scaling]])
 
     def unbiased_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
@@ -368,16 +344,16 @@ class SettingSearch:
     def unbiased(self, evaluation: Evaluation) -> Steps:
         """Return the evaluation in which each row is predicted by scales learned from the other half of the rows."""
         setting, n = evaluation.setting, evaluation.n
-        halves = self.halves.get(setting.scales or ())
-        if halves is None or halves.rows < self.tuning.negligible_share * n or not np.isfinite(evaluation.loss):
+        (even, odd), n_learned = self.halves.get(setting.scales or (), (((), ()), 0))
+        if n_learned < self.tuning.negligible_share * n or not np.isfinite(evaluation.loss):
             return evaluation
         predictions = evaluation.predictions.copy()
-        for scales, start in ((halves.odd, 0), (halves.even, 1)):
+        for scales, start in ((odd, 0), (even, 1)):
             there = self.evaluate(replace(setting, scales=scales), n)
             yield
             if not np.isfinite(there.loss):
                 return there
-            half = slice(start, halves.rows, 2)
+            half = slice(start, n_learned, 2)
             predictions[half] = there.predictions[half]
         return Evaluation(setting, self.loss(predictions, self.rows[:n]), n, predictions)
 
