@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, 
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from gramless._core.constraints import POSITIVE, estimator
 from gramless._core.memory import parse_budget
@@ -106,18 +106,22 @@ def _has_probabilities(estimator: Any) -> bool:
     return estimator.estimator != "svm" if wanted is None else bool(wanted)
 
 
-def _of_each_output(method: Any) -> Any:
-    """Decorate a method of predictions to call it for each output of a model with several outputs."""
+def _delegated(method: Any) -> Any:
+    """Decorate a method of predictions to call that of each output, or of the single model if it has such a method."""
+    name = method.__name__
 
     @functools.wraps(method)
-    def of_all(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+    def delegating(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         check_is_fitted(self)
-        if not getattr(self, "outputs_", None):  # absent in files of version 0.1.0
+        if self.outputs_:
+            found = [getattr(one, name)(X, *args, **kwargs) for one in self.outputs_]
+            return np.column_stack(found) if all(np.ndim(one) == 1 for one in found) else found
+        if not hasattr(self.model_, name):
             return method(self, X, *args, **kwargs)
-        found = [getattr(one, method.__name__)(X, *args, **kwargs) for one in self.outputs_]
-        return np.column_stack(found) if all(np.ndim(one) == 1 for one in found) else found
+        values = getattr(self.model_, name)(self._scaled(X), *args, **kwargs)
+        return self._by_class(values) if name in ("predict_proba", "predict_set") else values
 
-    return of_all
+    return delegating
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -139,6 +143,7 @@ class _TableEstimator(BaseEstimator):
     }
     _tuning: TablesTuning = field(default=TUNING, init=False)
     # Files of version 0.1.0 do not have these attributes.
+    outputs_: Any = field(default=(), init=False)
     model_: Any = field(default=None, init=False)
     preparation_: Any = field(default=None, init=False)
 
@@ -190,10 +195,8 @@ class _TableEstimator(BaseEstimator):
             raise TypeError(
                 "Sparse data was passed, but tables must be dense: use X.toarray(), or LSSVC, which accepts sparse data"
             )
-        checked = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
-        if checked.dtype.kind in "fc":
-            check_array(checked, ensure_all_finite="allow-nan")
-        elif checked.dtype.kind == "O":
+        checked = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
+        if checked.dtype.kind == "O":
             _check_objects(checked)
         return checked, len(checked)
 
@@ -309,6 +312,8 @@ class _TableEstimator(BaseEstimator):
         settings = self.get_params(deep=False) | {"time_budget": seconds}
         fitted = [type(self)(**settings).fit(X, column, sample_weight) for column in columns]
         self.columns_ = fitted[0].columns_
+        if is_classifier(self):
+            self.classes_: Any = [one.classes_ for one in fitted]
         return fitted
 
     @atomic_fit
@@ -423,10 +428,6 @@ class _TableEstimator(BaseEstimator):
         """Store what predictions of a table model need besides scores, from leave-one-out predictions."""
         raise NotImplementedError
 
-    def _labels(self, loss: Any) -> np.ndarray:
-        """Return the targets of a loss as labels or values."""
-        raise NotImplementedError
-
     def _fit_encoded(self, encoded: Encoded, loss: ClassLoss | ValueLoss) -> np.ndarray | None:
         """Fit to encoded rows; return the leave-one-out predictions of a table model, None for a single model."""
         n = len(encoded)
@@ -504,12 +505,10 @@ class _TableEstimator(BaseEstimator):
         report("fit", message)
         if name == "nystrom":
             self.reductions_ = _fit_landmarks(model, n, settings.preparation.n_columns, loss.n_targets)
-        if "callback" in model.get_params():
-            model.set_params(callback=iteration)
+        model.set_params(callback=iteration)
         self.preparation_ = settings.preparation
         self._fit_model(model, encoded, loss, settings.seconds)
-        if "callback" in model.get_params():
-            model.set_params(callback=None)
+        model.set_params(callback=None)
         self.tuned_ = settings.tuned + ("; C on all rows" if own_C else "")
         gamma = "" if settings.gamma is None else f", gamma {settings.gamma:.3g}"
         self.summary_ = f"{type(model).__name__}, {kernel} kernel, C {float(getattr(model, 'C_', model.C)):.3g}{gamma}"
@@ -518,7 +517,7 @@ class _TableEstimator(BaseEstimator):
         """Fit a single model to the prepared columns, and store it."""
         began = time.perf_counter()
         weights = {} if loss.weights is None else {"sample_weight": loss.weights}
-        X, labels = self.preparation_(encoded), self._labels(loss)
+        X, labels = self.preparation_(encoded), self.classes_[loss.codes] if isinstance(loss, ClassLoss) else loss.y
         model.fit(X, labels, **weights)
         for _ in range(self._tuning.reweightings if loss.is_robust else 0):
             factors = loss.row_factors(labels - model.predict(X))
@@ -532,7 +531,7 @@ class _TableEstimator(BaseEstimator):
         rows = np.sort(np.random.RandomState(0).permutation(len(encoded))[: self._tuning.background_rows])
         self.background_ = encoded.numbers[rows], encoded.codes[rows]
 
-    @_of_each_output
+    @_delegated
     def explain(self, X: Any, *, n_samples: int = 64, background: Any = None, random_state: Any = None) -> Attributions:
         """Return Shapley values of the columns: how much each column moves each prediction away from the mean prediction.
 
@@ -792,24 +791,14 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     metric: str | None = None
 
     def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
-        self.classes_: Any
         self.classes_, codes = check_labels(y, n)
         weights = check_weights(sample_weight, np.empty((n, 1)), codes, self.classes_, self.class_weight)
         if len(np.unique(codes if weights is None else codes[weights > 0])) < 2:
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
         return codes, weights
 
-    def _fit_outputs(self, X: Any, y: Any, sample_weight: Any) -> list[Any]:
-        fitted = super()._fit_outputs(X, y, sample_weight)
-        if fitted:
-            self.classes_ = [one.classes_ for one in fitted]
-        return fitted
-
     def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> ClassLoss:
         return ClassLoss(targets, len(self.classes_), weights, self.metric)
-
-    def _labels(self, loss: ClassLoss) -> np.ndarray:
-        return self.classes_[loss.codes]
 
     def _calibrate(self, loss: ClassLoss, predictions: np.ndarray) -> None:
         codes = loss.codes
@@ -820,7 +809,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         self.calibration_scores_, self.calibration_codes_ = scores[np.arange(len(codes)), codes], codes
 
     @available_if(lambda self: self.estimator != "svm" and _has_probabilities(self))
-    @_of_each_output
+    @_delegated
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
         """Return sets of classes that contain the true class with a given probability.
 
@@ -843,14 +832,11 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         ndarray of bool of shape (n, n_classes)
             Membership of each class, in the order of `classes_`.
         """
-        if self.model_ is not None:
-            options = {"per_class": per_class, "random_state": random_state}
-            return self._by_class(self.model_.predict_set(self._scaled(X), coverage, **options))
         chances = self.predict_proba(X)
         own, codes = self.calibration_scores_, self.calibration_codes_
         return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
 
-    @_of_each_output
+    @_delegated
     def decision_function(self, X: Any) -> np.ndarray:
         """Return class scores; the scores of a table model are calibrated, and their softmax is `predict_proba`.
 
@@ -864,8 +850,6 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         ndarray of shape (n,) or (n, n_classes)
             For two classes one score, which is positive for `classes_[1]` (the log odds for a table model).
         """
-        if self.model_ is not None:
-            return self.model_.decision_function(self._scaled(X))
         scores = link_scores(self._scores(X), self.link_)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -883,7 +867,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         return out
 
     @available_if(_has_probabilities)
-    @_of_each_output
+    @_delegated
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated class probabilities.
 
@@ -897,11 +881,9 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         ndarray of shape (n, n_classes)
             Probabilities in the order of `classes_`.
         """
-        if self.model_ is not None:
-            return self._by_class(self.model_.predict_proba(self._scaled(X)))
         return link_probabilities(self._scores(X), self.link_)
 
-    @_of_each_output
+    @_delegated
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row.
 
@@ -915,8 +897,6 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         ndarray of shape (n,)
             Class labels.
         """
-        if self.model_ is not None:
-            return self.model_.predict(self._scaled(X))
         scores = self._scores(X)
         return self.classes_[link_probabilities(scores, self.link_).argmax(axis=1)]
 
@@ -1070,16 +1050,13 @@ class TableRegressor(RegressorMixin, _TableEstimator):
             )
         return ValueLoss(targets, self.loss_, weights, self.metric)
 
-    def _labels(self, loss: ValueLoss) -> np.ndarray:
-        return loss.y
-
     def _calibrate(self, loss: ValueLoss, predictions: np.ndarray) -> None:
         self.target_scales_, self._weights = loss.scales(), loss.weights
         self.loo_predictions_ = predictions
         self.loo_residuals_ = loss.y - predictions.reshape(len(predictions))
 
     @available_if(lambda self: self.estimator != "svm")
-    @_of_each_output
+    @_delegated
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Return intervals that contain the value of a new row with a given probability, from leave-one-out residuals.
 
@@ -1095,13 +1072,11 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         ndarray of shape (n, 2)
             Lower and upper ends; infinite if there are too few training rows for the coverage.
         """
-        if self.model_ is not None:
-            return self.model_.predict_interval(self._scaled(X), coverage)
         values = self.predict(X)
         length = score_threshold(np.abs(self.loo_residuals_), coverage, self._weights)
         return np.column_stack([values - length, values + length])
 
-    @_of_each_output
+    @_delegated
     def predict(self, X: Any) -> np.ndarray:
         """Return predicted values.
 
@@ -1115,8 +1090,6 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         ndarray of shape (n,)
             Predicted values.
         """
-        if self.model_ is not None:
-            return self.model_.predict(self._scaled(X))
         encoded = self._encoded(X)
         total = np.zeros(len(encoded))
         for w, member in zip(self.member_weights_, self.members_, strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gramless.images.reading import image_shape
+from gramless.images.transformer import image_shape
 
 
 def _pixel_indices(shape: Any) -> np.ndarray:

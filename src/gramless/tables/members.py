@@ -406,7 +406,7 @@ def tune_single(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
     plan = plan_table(len(encoded), preparation.n_columns, loss.n_targets, options)
     order = sample_order(len(encoded), loss.codes, options.tuning.first_rows, np.random.RandomState(options.seed))
     rows = order[: min(options.tuning.single_rows, plan.most_rows)]
-    search = SettingSearch(encoded.take(rows), rows, {"standard": preparation}, loss, options, gamma)
+    search = SettingSearch(encoded.take(rows), rows, {"standard": preparation}, loss, replace(options, gamma=gamma))
     best = search.run_single().setting
     if has_gamma and gamma is None:
         gamma = kernel_gamma(kernel, best.width, search.spread["standard"])

@@ -92,15 +92,12 @@ class Preparation(BaseEstimator):
             [np.median(numbers[~missing[:, k], k]) if not missing[:, k].all() else 0.0 for k in range(d)]
         )
         filled = np.where(missing, self.medians_, numbers)
-        low = filled.min(axis=0) if n else np.zeros(d)
-        high = filled.max(axis=0) if n else np.zeros(d)
+        low, high = filled.min(axis=0), filled.max(axis=0)
         self.two_valued_ = ((filled == low) | (filled == high)).all(axis=0)
         self.low_, self.range_ = low, np.where(high > low, high - low, 1.0)
-        self.logged_ = (
-            np.abs(skewness(numbers[:_SAMPLED_ROWS])) > _SKEWED if self.scaling == "log" and d else np.zeros(d, bool)
-        )
+        self.logged_ = (np.abs(skewness(numbers[:_SAMPLED_ROWS])) > _SKEWED) & (self.scaling == "log")
         self.centres_ = self.medians_
-        spread = np.median(np.abs(filled - self.centres_), axis=0) if n else np.ones(d)
+        spread = np.median(np.abs(filled - self.centres_), axis=0)
         self.units_ = np.where(spread > 0, spread, np.where(filled.std(axis=0) > 0, filled.std(axis=0), 1.0))
         if self.scaling == "quantile" and d:
             self.quantiles_ = QuantileTransformer(

@@ -127,7 +127,7 @@ class SearchOptions:
     encodings: dict[str, tuple[list[int], list[int]]] = field(default_factory=lambda: {"": ([], [])})
     kernels: tuple[str, ...] = KERNELS
     C: float | None = None
-    gamma: float | str | None = None
+    gamma: Any = None
     tune: str = "loo"
     column_scales: str = "learned"
     seconds: float = np.inf
@@ -150,8 +150,7 @@ def _step(do: Callable[..., T], *arguments: Any) -> Generator[None, None, T]:
 class SettingSearch:
     """State of one search over settings.
 
-    `rows` are the training rows of `encoded`, in the order in which the sample grows. A `gamma` other than None is not
-    searched.
+    `rows` are the training rows of `encoded`, in the order in which the sample grows.
     """
 
     def __init__(
@@ -161,11 +160,10 @@ class SettingSearch:
         preparations: dict[str, Preparation],
         loss: ClassLoss | ValueLoss,
         options: SearchOptions,
-        gamma: float | None = None,
     ):
         self.rows, self.loss = rows, loss
         self.groups = {scaling: prepare.groups for scaling, prepare in preparations.items()}
-        self.options, self.tuning, self.C, self.gamma = options, options.tuning, options.C, gamma
+        self.options, self.tuning, self.C, self.gamma = options, options.tuning, options.C, options.gamma
         self._stage, self._stopped = "", False
         self.n_evaluated, self._best = 0, Evaluation(TableSetting("standard", "rbf", 1.0, 1.0), np.inf, 0, np.empty(0))
         self._most = 0
@@ -272,19 +270,15 @@ class SettingSearch:
                 break
         return here
 
-    def _widths(self, scaling: str, kernel: str) -> tuple[float, ...]:
-        if self.gamma is None or kernel == "linear":
-            return WIDTHS[kernel]
-        return (kernel_width(kernel, self.gamma, self.spread[scaling]),)
-
     def first(self, n: int) -> list[Evaluation]:
         """Evaluate all combinations on few rows; return the best evaluation of each family, in ascending order of loss."""
         start_C = self.tuning.start_C if self.C is None else self.C
 
         def widths(scaling: str, kernel: str) -> Steps:
-            found: list[Evaluation] = []
-            C = start_C
-            for width in self._widths(scaling, kernel):
+            found, C, tried = list[Evaluation](), start_C, WIDTHS[kernel]
+            if self.gamma is not None and kernel != "linear":
+                tried = (kernel_width(kernel, self.gamma, self.spread[scaling]),)
+            for width in tried:
                 found.append(self.line_search(TableSetting(scaling, kernel, width, C), n))
                 yield
                 C = found[-1].setting.C if np.isfinite(found[-1].loss) else start_C
