@@ -203,7 +203,7 @@ def test_learned_scales_are_compared_on_rows_they_were_not_learned_from():
     one = search.SettingSearch(encoded.take(order), order, prepared, loss, SearchOptions())
     (learned,) = one.learn([TableSetting("standard", "rbf", 0.3, 1.0)], 120)
     flattered = one.evaluate(learned, 120)
-    (honest,) = run_round_robin([one.unbiased(flattered)], 1)
+    (honest,) = run_round_robin([one.unbiased_search(learned, 120, 1)], 1)
     assert honest.loss > 1.02 * flattered.loss  # there is nothing to learn
     (even, odd), _ = one.halves[learned.scales]
     without = one.evaluate(search.replace(learned, scales=odd), 120).predictions

@@ -561,11 +561,7 @@ class _TableEstimator(BaseEstimator):
         encoded = self._encoded(X)
         others = Encoded(*self.background_) if background is None else self._encoded(background)
         places, rng = self.columns_.encoded_places(), check_random_state(random_state)
-        options = {"n_samples": n_samples, "rng": rng}
-        values, errors, base = shapley_values(self._explained, encoded, others, list(places.values()), **options)
-        if values.shape[2] == 1:
-            values, errors, base = values[..., 0], errors[..., 0], base[:, 0]
-        return Attributions(list(places), values, errors, base)
+        return shapley_values(self._explained, encoded, others, places, n_samples, rng)
 
     def _explained(self, encoded: Encoded) -> np.ndarray:
         """Return the predictions that `explain` divides among the columns."""

@@ -14,10 +14,9 @@ from gramless.images.filters import (
     SpectrumFeatures,
     UnitNormalizer,
 )
-from gramless.images.geometry import Crop, Deskew
+from gramless.images.geometry import Crop, Deskew, mirror_columns, rotation_columns, shift_columns, virtual_examples
 from gramless.images.patch_dictionary import PatchDictionary
 from gramless.images.patches import Patches
-from gramless.images.symmetries import mirror_columns, rotation_columns, shift_columns, virtual_examples
 
 __all__ = [
     "HOG",

@@ -50,11 +50,11 @@ def shapley_values(
     predict: Callable[[Encoded], np.ndarray],
     rows: Encoded,
     background: Encoded,
-    places: list[tuple[np.ndarray, np.ndarray]],
+    places: dict[str, tuple[np.ndarray, np.ndarray]],
     n_samples: int,
     rng: np.random.RandomState,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Shapley values, standard errors and mean predictions; `places` has the numbers and codes of each column."""
+) -> Attributions:
+    """Return the Shapley values of the columns; `places` has the numbers and codes of each column."""
     d = len(places)
     means, errors, bases = [], [], []
     for row in range(len(rows)):
@@ -62,13 +62,15 @@ def shapley_values(
         exact = 2**d <= EXACT_SUBSETS
         rank = np.empty(0) if exact else np.argsort([rng.permutation(d) for _ in order], axis=1)
         masks = np.broadcast_to(_subsets(d), (len(order), 2**d, d)) if exact else _prefixes(rank)
-        outputs = predict(_mixed(rows.take([row]), background.take(order), masks, places))
+        outputs = predict(_mixed(rows.take([row]), background.take(order), masks, list(places.values())))
         outputs = outputs.reshape(*masks.shape[:2], -1)
         estimates = _from_subsets(outputs, masks[0]) if exact else _from_prefixes(outputs, rank)
         means.append(estimates.mean(axis=0))
         errors.append(estimates.std(axis=0, ddof=1) / len(order) ** 0.5)
         bases.append(outputs[:, 0].mean(axis=0))
-    return np.array(means), np.array(errors), np.array(bases)
+    found = [np.array(part) for part in (means, errors, bases)]
+    has_classes = found[0].shape[-1] > 1
+    return Attributions(list(places), *(part if has_classes else part[..., 0] for part in found))
 
 
 def _subsets(d: int) -> np.ndarray:

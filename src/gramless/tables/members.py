@@ -164,7 +164,7 @@ def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
         loss, spread, search = search.loss, search.spread, new_search(nearby)
         finalists = search.run_local(finalists, spread)
     loss = search.loss
-    candidates, size, reductions = _affordable(finalists, search.rows, loss, n, plan, options)
+    candidates, size, reductions = _affordable(finalists, search, n, plan)
     tuned = time.perf_counter()
     evaluations, fitted = [], dict[TableSetting, TableMember]()
     for candidate in candidates:
@@ -187,17 +187,12 @@ def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
 
 
 def _affordable(
-    finalists: list[Evaluation],
-    rows: np.ndarray,
-    loss: ClassLoss | ValueLoss,
-    n: int,
-    plan: TablePlan,
-    options: SearchOptions,
+    finalists: list[Evaluation], search: SettingSearch, n: int, plan: TablePlan
 ) -> tuple[list[Evaluation], int, list[str]]:
     """Return the settings to fit, the number of rows of a partition, and the reductions that the budgets require."""
     searched = finalists[0].n if finalists else 0
-    tuning, memory = options.tuning, plan.for_matrices
-    sample, fit_seconds = rows[:searched], tuning.shares["fit"] * options.seconds
+    tuning, memory, loss = search.tuning, plan.for_matrices, search.loss
+    sample, fit_seconds = search.rows[:searched], tuning.shares["fit"] * search.options.seconds
     chosen, reductions = choose(finalists, loss, sample, tuning.members), list(plan.reductions)
     if searched == n:
         return [evaluation for evaluation, _ in chosen], n, reductions

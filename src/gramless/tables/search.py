@@ -222,32 +222,26 @@ class SettingSearch:
                 self.report(self._stage)
         return self.evaluated[key]
 
-    def line_search(self, start: TableSetting, n: int) -> Evaluation:
-        """Return the best `C` for the first `n` rows, searched in factors of ten from `start` with one kernel matrix."""
-        cached: dict[TableSetting, CachedMatrices] = {}
-        smallest, largest = self.tuning.smallest_C, self.tuning.largest_C
-        here = self.evaluate(start, n, cached)
-        for step in (self.tuning.first_C_step, 1 / self.tuning.first_C_step) if self.C is None else ():
-            moved = False
-            while smallest <= here.setting.C * step <= largest and not self._stopped:
-                there = self.evaluate(replace(start, C=here.setting.C * step), n, cached)
-                if not there.loss < here.loss:
-                    break
-                here, moved = there, True
-            if moved:
-                break
-        return here
+    def line_search(self, start: TableSetting, n: int) -> Steps:
+        """Return a search for the best `C` for the first `n` rows, in factors of ten from `start`."""
+        step = self.tuning.first_C_step
+        return self._greedy_search(start, n, np.inf, [(step, 1.0), (1 / step, 1.0)])
 
     def coordinate_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
-        """Search greedily in `C` and width: accept the first improving move, and try the last successful direction first."""
+        """Return a search in `C` and width, with a limited number of evaluations."""
+        C_step, width_step = self.tuning.C_step, self.tuning.width_step
+        moves = [(C_step, 1.0), (1 / C_step, 1.0)]
+        if self.gamma is None and len(WIDTHS[start.kernel]) > 1:
+            moves += [(1.0, width_step), (1.0, 1 / width_step)]
+        return self._greedy_search(start, n, evaluations, moves)
+
+    def _greedy_search(self, start: TableSetting, n: int, evaluations: float, moves: list[tuple[float, float]]) -> Steps:
+        """Search by factors of `C` and width: accept the first improving move, and try the last successful one first."""
         # Every other move changes only C, so that its setting reuses the kernel matrix.
         cached: dict[TableSetting, CachedMatrices] = {}
         here = self.evaluate(start, n, cached)
         yield
-        C_step, width_step = self.tuning.C_step, self.tuning.width_step
-        moves = [(C_step, 1.0), (1 / C_step, 1.0)] if self.C is None else []
-        if self.gamma is None and len(WIDTHS[start.kernel]) > 1:
-            moves += [(1.0, width_step), (1.0, 1 / width_step)]
+        moves = [move for move in moves if self.C is None or move[0] == 1.0]
         spent, visited = 1, {start}
         while spent < evaluations and not self._stopped:
             for move in list(moves):
@@ -279,8 +273,7 @@ class SettingSearch:
             if self.gamma is not None and kernel != "linear":
                 tried = (kernel_width(kernel, self.gamma, self.spread[scaling]),)
             for width in tried:
-                found.append(self.line_search(TableSetting(scaling, kernel, width, C), n))
-                yield
+                found.append((yield from self.line_search(TableSetting(scaling, kernel, width, C), n)))
                 C = found[-1].setting.C if np.isfinite(found[-1].loss) else start_C
                 if self._stopped:
                     break
@@ -294,7 +287,9 @@ class SettingSearch:
         others = [one for one in dict.fromkeys(others) if one.scaling in self.X]
         if others:
             self.report(f"evaluating logarithms of skewed columns and target-encoded categories, {n:,} rows")
-            found += self._each(_step(self.line_search, one, n) for one in others)
+            found += self._each(self.line_search(one, n) for one in others)
+        if not _finite(found):
+            raise ValueError(NOTHING_FITTED)
         return _best_of_each(found, _family)
 
     def learn(self, starts: Sequence[TableSetting], rows: int) -> list[TableSetting]:
@@ -331,23 +326,22 @@ class SettingSearch:
         return tuple(float(f"{scale:.6g}") for scale in np.exp(logs)[self.groups[scaling]])
 
     def unbiased_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
-        """Run a coordinate search and return its result, with predictions by scales learned without the predicted rows."""
-        evaluation = yield from self.coordinate_search(start, n, evaluations)
-        return (yield from self.unbiased(evaluation))
+        """Run a coordinate search and return its result, with predictions by scales learned without the predicted rows.
 
-    def unbiased(self, evaluation: Evaluation) -> Steps:
-        """Return the evaluation in which each row is predicted by scales learned from the other half of the rows."""
-        setting, n = evaluation.setting, evaluation.n
+        Each row is predicted by the scales that were learned from the other half of the rows.
+        """
+        evaluation = yield from self.coordinate_search(start, n, evaluations)
+        setting = evaluation.setting
         (even, odd), n_learned = self.halves.get(setting.scales or (), (((), ()), 0))
         if n_learned < self.tuning.negligible_share * n or not np.isfinite(evaluation.loss):
             return evaluation
         predictions = evaluation.predictions.copy()
-        for scales, start in ((odd, 0), (even, 1)):
+        for scales, first in ((odd, 0), (even, 1)):
             there = self.evaluate(replace(setting, scales=scales), n)
             yield
             if not np.isfinite(there.loss):
                 return there
-            half = slice(start, n_learned, 2)
+            half = slice(first, n_learned, 2)
             predictions[half] = there.predictions[half]
         return Evaluation(setting, self.loss(predictions, self.rows[:n]), n, predictions)
 
@@ -355,13 +349,12 @@ class SettingSearch:
         """Evaluate all settings, and run a coordinate search from those of the better half that are not hopeless."""
         first = self._each(_step(self.evaluate, start, n) for start in starts)
         plain = [one for one in first if one.setting.scales is None]
-        # The loss of learned scales is too low before `unbiased`, so that it is compared with that of learned scales only.
+        # The loss of learned scales is too low before `unbiased_search`, so that it is compared with such losses only.
         learned = promising([one for one in first if one.setting.scales is not None], self.loss, self.rows[:n], self.tuning)
         kept = _finite(promising(plain, self.loss, self.rows[:n], self.tuning) + learned)[: -(-len(first) // 2)]
-        jobs = [self.unbiased_search(one.setting, n, evaluations) for one in kept]
-        return self._each(
-            [*jobs, *(self.unbiased(one) for one in [*plain, *learned] if all(one is not other for other in kept))]
-        )
+        others = [one for one in [*plain, *learned] if all(one is not other for other in kept)]
+        jobs = [(one, evaluations) for one in kept] + [(one, 1) for one in others]
+        return self._each(self.unbiased_search(one.setting, n, count) for one, count in jobs)
 
     def _reweight(self, found: list[Evaluation]) -> None:
         """Update the weights of a robust loss by the residuals of the best setting."""
@@ -384,8 +377,6 @@ class SettingSearch:
         n_widths = scalings * sum(len(WIDTHS[kernel]) for kernel in self.options.kernels)
         self._expect((n_widths + 4) * (1 + decades), second, third)
         families = self.first(min(most, t.first_rows))
-        if not families:
-            return []
         self._reweight(families)
         evaluations = narrowed_evaluations(t.families, t.family_evaluations)
         rows = rows_within(t.shares["second"] * self.options.seconds, evaluations, t)
@@ -451,8 +442,6 @@ class SettingSearch:
         """Return the best setting of one scaling and one kernel, on at most `single_rows` rows."""
         n = min(len(self.rows), self.tuning.single_rows)
         families = self.first(min(n, self.tuning.first_rows))
-        if not families:
-            raise ValueError(NOTHING_FITTED)
         self.report(f"coordinate search, {n:,} rows")
         return self._each([self.coordinate_search(families[0].setting, n, self.tuning.single_evaluations)])[0]
 
