@@ -285,7 +285,8 @@ class _TableEstimator(BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         log = loss.can_log
         encoded = self.columns_.encode(X).take(kept)
-        self._store_background(encoded)
+        rows = np.sort(np.random.RandomState(0).permutation(len(encoded))[: self._tuning.background_rows])
+        self.background_ = encoded.numbers[rows], encoded.codes[rows]
         return self.columns_.fit_effects(encoded, loss.targets(every, log), loss.weights_of(every, log), seed)
 
     def _report_columns(self) -> None:
@@ -525,11 +526,6 @@ class _TableEstimator(BaseEstimator):
         if hasattr(model, "finish"):
             model.finish()  # deletes the sums that only partial_fit needs
         self.model_, self.timings_ = model, {"tune": tune_seconds, "fit": time.perf_counter() - began}
-
-    def _store_background(self, encoded: Encoded) -> None:
-        """Store a sample of training rows, with which `explain` replaces the values of columns."""
-        rows = np.sort(np.random.RandomState(0).permutation(len(encoded))[: self._tuning.background_rows])
-        self.background_ = encoded.numbers[rows], encoded.codes[rows]
 
     @_delegated
     def explain(self, X: Any, *, n_samples: int = 64, background: Any = None, random_state: Any = None) -> Attributions:

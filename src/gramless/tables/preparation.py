@@ -96,8 +96,7 @@ class Preparation(BaseEstimator):
         self.two_valued_ = ((filled == low) | (filled == high)).all(axis=0)
         self.low_, self.range_ = low, np.where(high > low, high - low, 1.0)
         self.logged_ = (np.abs(skewness(numbers[:_SAMPLED_ROWS])) > _SKEWED) & (self.scaling == "log")
-        self.centres_ = self.medians_
-        spread = np.median(np.abs(filled - self.centres_), axis=0)
+        spread = np.median(np.abs(filled - self.medians_), axis=0)
         self.units_ = np.where(spread > 0, spread, np.where(filled.std(axis=0) > 0, filled.std(axis=0), 1.0))
         if self.scaling == "quantile" and d:
             self.quantiles_ = QuantileTransformer(
@@ -119,7 +118,7 @@ class Preparation(BaseEstimator):
         if self.scaling == "quantile" and filled.shape[1]:
             shaped = np.minimum(np.maximum(normal_ranks(filled, self.quantiles_), -_CLIP), _CLIP)
         elif self.scaling == "log":
-            units = (filled - self.centres_) / self.units_
+            units = (filled - self.medians_) / self.units_
             shaped = np.where(self.logged_, np.sign(units) * np.log1p(np.abs(units)), filled)
         return np.where(self.two_valued_, (filled - self.low_) / self.range_, shaped)
 

@@ -144,7 +144,7 @@ def _shaped(model: Preparation, filled: Tensor) -> Tensor:
         ranks = ranks_among(filled, fitted.quantiles_, fitted.references_, smallest)
         shaped = normal_quantile(ranks.op("Clip", smallest, 1 - smallest)).op("Clip", -clip, clip)
     elif model.scaling == "log":
-        units = (filled - model.centres_) / model.units_
+        units = (filled - model.medians_) / model.units_
         logs = units.op("Sign") * (units.op("Abs") + 1.0).op("Log")
         shaped = filled.graph.op("Where", model.logged_[None, :], logs, filled)
     indicator = (filled - model.low_) / model.range_
