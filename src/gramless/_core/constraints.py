@@ -67,7 +67,8 @@ def estimator(cls: _Class) -> _Class:
 
     The class becomes a dataclass. Its signature begins with the kernel and ends with the settings of the computation.
     Parameters, their constraints and their descriptions may be those of a base class. Parameters without a constraint have
-    that of `CONSTRAINTS`, and those of type `bool` are checked to be boolean.
+    that of `CONSTRAINTS`, and those of type `bool` are checked to be boolean. The HTML representation links to the page of
+    the class in the reference.
     """
     made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
     signature = inspect.signature(made.__init__)
@@ -78,7 +79,10 @@ def estimator(cls: _Class) -> _Class:
     made._parameter_constraints = {name: declared[name] for name in signature.parameters if name in declared}
     if any(_entries(base, "Parameters") for base in cls.__mro__[1:]):
         made.__doc__ = _merged_docstring(made)
-    return link_documentation(made)
+    made._doc_link_module = "gramless"
+    made._doc_link_template = f"{DOCUMENTATION}/reference/generated/{{public_name}}.html"
+    made._doc_link_url_param_generator = _url_parameters
+    return cls
 
 
 def inherit_parameter_docs(documented: type) -> Callable[[_Class], _Class]:
@@ -119,15 +123,6 @@ def _position(parameter: inspect.Parameter) -> int:
     if parameter.name in _LAST:
         return len(_FIRST) + 1 + _LAST.index(parameter.name)
     return _FIRST.index(parameter.name) if parameter.name in _FIRST else len(_FIRST)
-
-
-def link_documentation(cls: _Class) -> _Class:
-    """Decorate an estimator class so that its HTML representation links to its page in the reference."""
-    linked: Any = cls
-    linked._doc_link_module = "gramless"
-    linked._doc_link_template = f"{DOCUMENTATION}/reference/generated/{{public_name}}.html"
-    linked._doc_link_url_param_generator = _url_parameters
-    return cls
 
 
 def _url_parameters(estimator: Any) -> dict[str, str]:

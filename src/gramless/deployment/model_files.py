@@ -72,8 +72,8 @@ RENAMED = {
     # 0.1.0: classes
     "gramless.images.crop.Crop": "gramless.images.geometry.Crop",
     "gramless.images.deskew.Deskew": "gramless.images.geometry.Deskew",
-    "gramless.images.fourier.FourierFeatures": "gramless.images.descriptors.SpectrumFeatures",
-    "gramless.images.hog": "gramless.images.descriptors",
+    "gramless.images.fourier.FourierFeatures": "gramless.images.filters.SpectrumFeatures",
+    "gramless.images.hog": "gramless.images.filters",
     "gramless.images.normalise": "gramless.images.filters",
     "gramless.images.scale": "gramless.images.filters",
     "gramless.images.smooth": "gramless.images.filters",
