@@ -67,19 +67,16 @@ def sections(model: SavedModel) -> list[Section]:
     if about.get("error_90") is not None:
         facts.append(["90 % of errors below", f"{about['error_90']:.4g}"])
     evaluated_on = f"{about['folds']} folds" if "folds" in about else f"held-out {model.unit}"
+    left_out = about.get("columns", {}).get("left_out", {})
+    versions = {"gramless": about.get("gramless"), **about.get("versions", {})}
     found: list[Section] = [
         ("Model", ["", ""], facts),
         *score_sections(about, evaluated_on),
+        ("Inputs", ["column", "kind", "training values", "missing"], list(map(_input, about.get("inputs", [])))),
+        ("Left out", ["column", "why"], [[name, why] for name, why in left_out.items()]),
+        ("Versions", ["package", "version"], [[name, str(number)] for name, number in versions.items()]),
     ]
-    inputs = [_input(record) for record in about.get("inputs", [])]
-    if inputs:
-        found.append(("Inputs", ["column", "kind", "training values", "missing"], inputs))
-    left_out = about.get("columns", {}).get("left_out", {})
-    if left_out:
-        found.append(("Left out", ["column", "why"], [[name, why] for name, why in left_out.items()]))
-    versions = {"gramless": about.get("gramless"), **about.get("versions", {})}
-    found.append(("Versions", ["package", "version"], [[name, str(number)] for name, number in versions.items()]))
-    return found
+    return [section for section in found if section[2]]
 
 
 def score_sections(about: dict[str, Any], rows: str) -> list[Section]:
@@ -91,7 +88,7 @@ def score_sections(about: dict[str, Any], rows: str) -> list[Section]:
             value, low, high, constant = (_number(one[key]) for key in ("value", "low", "high", "baseline"))
             shown.append([one["metric"], value, f"{low} to {high}", constant])
         found.append((f"Scores on {rows}", ["score", "value", "95 % interval", "constant"], shown))
-    if "confusion" in about:
+    if about.get("confusion"):
         names = [str(label) for label in about["confusion"]["classes"]]
         counts = about["confusion"]["counts"]
         table = [[name, *(f"{count:,}" for count in row)] for name, row in zip(names, counts, strict=True)]
@@ -303,8 +300,9 @@ def _chart(
     options: dict[str, Any] = {"color": COLOURS["soft"], "size": 12, "parse_math": False}
     axes.set_xlabel(_printable(titles[0], 32), **options)
     axes.set_ylabel(_printable(titles[1], 26), **options)
-    if slope is not None:
-        axes.axline((0, 0), slope=slope, color=COLOURS["faint"], linewidth=1)
+    if slope is not None and len(x):
+        ends = np.array([min(x), max(x)])
+        axes.plot(ends, slope * ends, color=COLOURS["faint"], linewidth=1)
     axes.plot(x, y, style, color=COLOURS["c0"], linewidth=2, markersize=5, alpha=0.6 if style == "o" else 1, mew=0)
     if ticks is not None:
         axes.set_xticks(list(ticks), labels=list(ticks.values()))

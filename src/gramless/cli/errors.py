@@ -41,17 +41,18 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
         return str(reason), EXIT_BAD_INPUT
     if isinstance(reason, MemoryError):
         return f"out of memory: {reason}" if str(reason) else "out of memory", EXIT_OUT_OF_MEMORY
-    if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
-        where = f" for {reason.filename}" if reason.filename else ""
+    if not isinstance(reason, OSError):
+        return None
+    name = reason.filename
+    if reason.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" for {name}" if name else ""
         return f"the disk is full{where}: delete files, or choose another disk with --out", EXIT_CANNOT_WRITE
-    if isinstance(reason, OSError) and reason.errno == errno.EFBIG:
-        where = reason.filename or "the output"
+    if reason.errno == errno.EFBIG:
+        where = name or "the output"
         return f"{where} exceeds the largest file size: choose another disk with --out", EXIT_CANNOT_WRITE
-    if isinstance(reason, OSError) and reason.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return f"not permitted: {reason.filename or reason}", EXIT_CANNOT_WRITE
-    if isinstance(reason, OSError) and reason.filename and reason.errno in _WRONG_PATH:
-        return f"{reason.filename}: {reason.strerror}", EXIT_CANNOT_WRITE
-    return None
+    if reason.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return f"not permitted: {name or reason}", EXIT_CANNOT_WRITE
+    return (f"{name}: {reason.strerror}", EXIT_CANNOT_WRITE) if name and reason.errno in _WRONG_PATH else None
 
 
 def check_writable(path: Path, *inputs: Path) -> None:

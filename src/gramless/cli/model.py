@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -306,7 +306,7 @@ class TableModel(SavedModel):
 
     def novelty_reasons(self, X: Any, *, far: bool = True) -> list[list[Reason]]:
         """Return, for each typed row, why it is unlike the training rows; sparse rows have no reasons."""
-        found = UnusualValues(self)(X) if self.column_types else super().novelty_reasons(X)
+        found = find_unusual_values(self)(X) if self.column_types else super().novelty_reasons(X)
         novel = self.novel(X) if far else None
         for row in [] if novel is None else np.flatnonzero(novel):
             found[row].append(FAR)
@@ -353,42 +353,39 @@ def load_any(path: Path) -> Any:
         return gramless.load(readable(path))
 
 
-class UnusualValues:
-    """Function that finds values outside of the training range and categories that did not occur in training.
-
-    It is shared by `gramless predict` and the server.
-    """
-
-    def __init__(self, model: TableModel):
-        self._ranges: dict[str, Any] = {}
-        self._levels: dict[str, frozenset[str]] = {}
-        for record in model.about.get("inputs", []):
-            name, kind = record["name"], model.column_types.get(record["name"])
-            if kind == "category" and len(record["levels"]) == record["distinct"]:
-                self._levels[name] = frozenset(record["levels"])
-            elif kind in ("number", "date") and record["low"] is not None:  # None: all training values are missing
-                dtype = np.float64 if kind == "number" else "datetime64[us]"
-                self._ranges[name] = np.array([record["low"], record["high"]], dtype=dtype)
-        columns = getattr(model.estimator, "columns_", None)
-        names = [] if columns is None else [name for name, kind in columns.type_of.items() if kind == "category"]
-        for name, levels in zip(names, [] if columns is None else columns.levels_, strict=True):
+def find_unusual_values(model: TableModel) -> Callable[[Any], list[list[Reason]]]:
+    """Return a function that finds, for each row of typed columns, values out of range and categories new to the model."""
+    ranges: dict[str, np.ndarray] = {}
+    levels: dict[str, frozenset[str]] = {}
+    for record in model.about.get("inputs", []):
+        name, kind = record["name"], model.column_types.get(record["name"])
+        if kind == "category" and len(record["levels"]) == record["distinct"]:
+            levels[name] = frozenset(record["levels"])
+        elif kind in ("number", "date") and record["low"] is not None:  # None: all training values are missing
+            dtype = np.float64 if kind == "number" else "datetime64[us]"
+            ranges[name] = np.array([record["low"], record["high"]], dtype=dtype)
+    columns_of_model = getattr(model.estimator, "columns_", None)
+    if columns_of_model is not None:
+        names = [name for name, kind in columns_of_model.type_of.items() if kind == "category"]
+        for name, known in zip(names, columns_of_model.levels_, strict=True):
             # The records are of all rows of the file, but have only the most common ones of many categories.
-            self._levels[name] = self._levels.get(name, frozenset()) | frozenset(levels.tolist())
+            levels[name] = levels.get(name, frozenset()).union(known.tolist())
 
-    def __call__(self, columns: Any) -> list[list[Reason]]:
-        """Return, for each row of typed columns, the column names and the reasons of its unusual values."""
-        arrays = {name: np.asarray(columns[name]) for name in columns}
-        found: list[list[Reason]] = [[] for _ in next(iter(arrays.values()))]
-        for name, values in arrays.items():
-            if name in self._ranges:
-                low, high = self._ranges[name]
+    def unusual(columns: Any) -> list[list[Reason]]:
+        found: list[list[Reason]] = [[] for _ in range(len(columns[next(iter(columns))]))]
+        for name in columns:
+            values = np.asarray(columns[name])
+            if name in ranges:
+                low, high = ranges[name]
                 rows, reason = np.flatnonzero((values < low) | (values > high)).tolist(), OUT_OF_RANGE
             else:
-                known, reason = self._levels.get(name), UNSEEN
+                known, reason = levels.get(name), UNSEEN
                 rows = [row for row, value in enumerate(values) if value == value and value not in known] if known else []
             for row in rows:
                 found[row].append(Reason(name, reason))
         return found
+
+    return unusual
 
 
 def load_model(path: Path, data: Path) -> SavedModel:

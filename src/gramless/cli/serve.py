@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from gramless.cli.errors import InputError, require
-from gramless.cli.model import TableModel, UnusualValues, load_any
+from gramless.cli.model import TableModel, find_unusual_values, load_any
 from gramless.cli.options import DemoSettings, ServeSettings
 from gramless.deployment.compiled import compiled_novelty
 from gramless.deployment.serving.scorer import InputColumn, Scores, Table
@@ -50,7 +50,7 @@ def table_scorer(model: TableModel) -> ModelScorer:
     # Table estimators accept encoded rows, so rows are encoded once for both predictions and novelty.
     encoder = getattr(estimator, "columns_", None)
     predictor = model.pipeline if encoder is None else estimator
-    unusual_values, bound = UnusualValues(model), model.about.get("error_90")
+    unusual_values, bound = find_unusual_values(model), model.about.get("error_90")
     is_novel = None if model.novelty is None else compiled_novelty(model.novelty)
 
     def score(table: Table) -> Scores:
@@ -178,26 +178,21 @@ def serve_models(settings: ServeSettings, console: Console) -> None:
 def demo(settings: DemoSettings, console: Console, *, rows: int = 5000, atoms: int = 64) -> None:
     """Train on digits of MNIST if it is available, else of scikit-learn, and serve a page for drawings until Ctrl-C."""
     require("fastapi", "uvicorn", extra="serve")
+    from sklearn.datasets import load_digits
+
     from gramless import ImageClassifier
     from gramless.deployment.serving.drawing import drawing_app
+    from gramless.papers.datasets import find, load
 
-    images, y, name = digits(settings.data, rows)
+    if find("mnist", settings.data) is not None:
+        mnist = load("mnist", data=settings.data, download=False).sample(rows)
+        images, y, name = mnist.x_train.reshape(-1, 28, 28), mnist.y_train, "MNIST"
+    else:
+        small = load_digits()
+        images, y, name = small.images[:rows] * (255 / 16), small.target[:rows], "scikit-learn"
     with console.status(f"training on {len(y):,} digits of {name}"):
         model = ImageClassifier(n_atoms=atoms, mirror=False, C=10.0, random_state=0).fit(images, y)
     _serve(drawing_app(model), settings.port, "Draw at [bold]{}[/bold]; Ctrl-C stops the server.", console)
-
-
-def digits(data: Path | None, rows: int) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return images with values from 0 to 255, labels, and the name of their source."""
-    from sklearn.datasets import load_digits
-
-    from gramless.papers.datasets import find, load
-
-    if find("mnist", data) is not None:
-        mnist = load("mnist", data=data, download=False).sample(rows)
-        return mnist.x_train.reshape(-1, 28, 28), mnist.y_train, "MNIST"
-    small = load_digits()
-    return small.images[:rows] * (255 / 16), small.target[:rows], "scikit-learn"
 
 
 def _serve(app: Any, port: int, message: str, console: Console, *, host: str = "127.0.0.1", **options: Any) -> None:

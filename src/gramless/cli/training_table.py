@@ -225,13 +225,13 @@ def _describe_columns(columns: TableColumns, X: pd.DataFrame) -> list[str]:
 
 def hold_out(y: np.ndarray, roles: dict[str, np.ndarray], task: str, test_size: float, seed: int) -> Split:
     """Return training and test rows; test rows are random rows, random groups, or the last rows of an order."""
-    if np.ceil(test_size * len(y)) < 2:
+    n_test = int(np.ceil(test_size * len(y)))
+    if n_test < 2:
         raise InputError(f"a share of {test_size:g} of {len(y)} rows is one test row: raise --test-size")
     if "order" in roles:
         if "groups" in roles:
             raise InputError("--groups and --order select different test rows: choose one")
-        ranked = np.argsort(roles["order"], kind="stable")
-        train, test = np.split(ranked, [len(y) - int(np.ceil(test_size * len(y)))])
+        train, test = np.split(np.argsort(roles["order"], kind="stable"), [len(y) - n_test])
     elif "groups" in roles:
         if len(np.unique(roles["groups"])) < 2:
             raise InputError("all rows are of one group: nothing can be held out")
