@@ -73,7 +73,7 @@ def to_onnx(model: Any) -> Any:
     """
     if importlib.util.find_spec("onnx") is None:
         raise ImportError("writing ONNX needs the package onnx: pip install 'gramless[onnx]'")
-    model = getattr(model, "onnx_source", model)  # the pipeline of a model that `gramless train` saved
+    model = getattr(model, "pipeline", model)  # the pipeline of a model that `gramless train` saved
     *steps, estimator = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     name = type(estimator).__name__
     is_table = type(estimator) in TABLE_MODELS
