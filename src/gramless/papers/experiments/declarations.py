@@ -34,7 +34,7 @@ from gramless.papers.datasets import Dataset, with_inherited
 from gramless.papers.datasets import load as load_dataset
 from gramless.papers.experiments import measures
 from gramless.papers.experiments.measures import Measure
-from gramless.papers.experiments.results import contains
+from gramless.papers.experiments.results import Record, contains
 
 Params = Mapping[str, Any]
 
@@ -112,10 +112,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Confusion matrix of the headline fit, or of the best fit whose parameters contain `where`."""
+    """Confusion matrix of the first seed of the headline, or of the best setting whose parameters contain `where`."""
 
     where: Params = field(default_factory=dict)
     title: str = ""
+
+    def content(self, record: Record) -> Mapping[str, Any] | None:
+        """Return the part of a record that the view shows, or None if the record does not have it."""
+        return record.get("confusion")
 
 
 @dataclass(frozen=True)
@@ -124,18 +128,23 @@ class Gallery(Confusion):
 
     limit: int = 60
 
+    def content(self, record: Record) -> Mapping[str, Any] | None:
+        return record.get("misclassified")
+
 
 @dataclass(frozen=True)
-class Pictures:
+class Pictures(Confusion):
     """Images that `Spec.pictures` stored in the record under `key`, such as the atoms of a dictionary."""
 
-    key: str
-    title: str
-    where: Params = field(default_factory=dict)
+    key: str = ""
     captions: bool = True
 
+    def content(self, record: Record) -> Mapping[str, Any] | None:
+        found = (record.get("pictures") or {}).get(self.key)
+        return found if found and found["images"] else None
 
-View = Curve | Table | Confusion | Pictures
+
+View = Curve | Table | Confusion
 
 
 @dataclass(frozen=True)
