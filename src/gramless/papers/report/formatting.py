@@ -85,7 +85,7 @@ def varying_among(grid: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def paper_value(references: Iterable[Reference], params: Mapping[str, Any], metric: str) -> Reference | None:
     """Return the paper's value for these parameters, the most specific one if several match."""
-    matching = [r for r in references if r.metric == metric and r.matches(params)]
+    matching = [r for r in references if r.metric == metric and contains(params, r.params)]
     return max(matching, key=lambda reference: len(reference.params), default=None)
 
 
