@@ -30,7 +30,7 @@ from gramless.deployment.onnx.transformers import column_parts, named_columns, t
 from gramless.svm.multiclass import SupportVectorModel
 
 Outputs = dict[str, Tensor]
-ModelGraph = Callable[[Any, Tensor], Outputs]
+ModelGraph = Callable[[Any, Any], Outputs]
 # Pairwise probabilities are clipped as in `gramless.inference.probabilities`.
 _SMALLEST = 1e-7
 # Diagonal added to the coupling matrix, which is singular if all pairwise probabilities are consistent.
@@ -75,10 +75,9 @@ def to_onnx(model: Any) -> Any:
         raise ImportError("writing ONNX needs the package onnx: pip install 'gramless[onnx]'")
     model = getattr(model, "onnx_source", model)  # the pipeline of a model that `gramless train` saved
     *steps, estimator = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
-    name = type(estimator).__name__
-    is_table = type(estimator) in TABLE_MODELS
-    if not is_table and type(estimator) not in MODEL_GRAPHS:
-        known = ", ".join(sorted(cls.__name__ for cls in (*MODEL_GRAPHS, *TABLE_MODELS)))
+    name, is_table = type(estimator).__name__, isinstance(estimator, gramless.TableClassifier | gramless.TableRegressor)
+    if type(estimator) not in MODEL_GRAPHS:
+        known = ", ".join(sorted(cls.__name__ for cls in MODEL_GRAPHS))
         raise ValueError(f"{name} cannot be written as ONNX operators; those that can: {known}")
     check_is_fitted(estimator)
     if getattr(estimator, "multilabel_", False):
@@ -88,19 +87,18 @@ def to_onnx(model: Any) -> Any:
     # Transformers compute in float64 for every precision of the estimator.
     dtype = np.dtype(np.float64) if steps or is_table else _precision(estimator)
     graph = Graph(dtype)
+    x: Any
     if is_table:
-        outputs = _table(estimator, _inputs_of_columns(graph, table_columns(estimator)))
+        x = _inputs_of_columns(graph, table_columns(estimator))
+    elif steps and isinstance(steps[0], ColumnTransformer):
+        x = column_parts(steps[0], _inputs_of_columns(graph, named_columns(steps[0])))
+        steps = steps[1:]
     else:
-        if steps and isinstance(steps[0], ColumnTransformer):
-            x = column_parts(steps[0], _inputs_of_columns(graph, named_columns(steps[0])))
-            steps = steps[1:]
-        else:
-            width = int(getattr((*steps, estimator)[0], "n_features_in_", estimator.n_features_in_))
-            x = graph.input("X", dtype, ["n", width])
-        for step in steps:
-            x = transformed(step, x)
-        outputs = MODEL_GRAPHS[type(estimator)](estimator, x)
-    for output, value in outputs.items():
+        width = int(getattr((*steps, estimator)[0], "n_features_in_", estimator.n_features_in_))
+        x = graph.input("X", dtype, ["n", width])
+    for step in steps:
+        x = transformed(step, x)
+    for output, value in MODEL_GRAPHS[type(estimator)](estimator, x).items():
         element = label_values(estimator.classes_).dtype if output == "label" else dtype
         flat = output == "label" or (output == "prediction" and _has_one_output(estimator))
         graph.output(output, value, element, ["n"] if flat else ["n", None])
@@ -288,7 +286,6 @@ MODEL_GRAPHS: dict[type, ModelGraph] = {
     **dict.fromkeys((gramless.FourierLSSVC, gramless.FourierLSSVR), _fourier),
     **dict.fromkeys((gramless.KernelSVC, gramless.KernelSVR, gramless.MKLClassifier), _support_vectors),
     gramless.KernelOneClassSVM: _one_class,
+    **dict.fromkeys((gramless.TableClassifier, gramless.TableRegressor), _table),
 }
-"""Functions that write estimators as ONNX operators, by type."""
-TABLE_MODELS = (gramless.TableClassifier, gramless.TableRegressor)
-"""Estimators of tables, which have one input for each column."""
+"""Functions that write estimators as ONNX operators, by type; those of tables take one input for each column."""

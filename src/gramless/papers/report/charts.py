@@ -87,7 +87,11 @@ def _named_rows(view: Curve, records: Sequence[Record], series: Sequence[str]) -
 
 
 def draw(
-    view: Curve, lines: Sequence[ChartLine], levels: Sequence[Reference] = (), at_x: Sequence[PaperPoint] = (), title: str = ""
+    view: Curve,
+    lines: Sequence[ChartLine],
+    levels: Sequence[Reference] = (),
+    at_x: Sequence[PaperPoint] = (),
+    title: str = "",
 ) -> str:
     """Return a chart as an SVG element, with the paper's values for all x (`levels`) and at one x each."""
     axes = new_axes(*_SIZE)
