@@ -13,8 +13,8 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
-import math
 import os
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -301,13 +301,13 @@ class _ProgressBar:
     """Progress bar with pooch's interface that calls a function."""
 
     def __init__(self, name: str, progress: Progress):
-        self._name, self._progress, self._done = name, progress, 0
+        self._report, self._done = partial(progress, name), 0
         self.total = 0  # pooch assigns the length of the file
 
     def update(self, size: int) -> None:
         # pooch counts the last, shorter block as a full one.
-        self._done = min(self._done + size, self.total or math.inf)
-        self._progress(self._name, int(self._done), self.total or None)
+        self._done = min(self._done + size, self.total or sys.maxsize)
+        self._report(self._done, self.total or None)
 
     def reset(self) -> None:
         self._done = 0

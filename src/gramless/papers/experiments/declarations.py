@@ -406,7 +406,8 @@ def product(**axes: Sequence[Any]) -> tuple[dict[str, Any], ...]:
 
 def _read_functions(paper: str) -> dict[str, Callable[..., Any]]:
     """Return the functions of a paper by name: those of `<paper>.py`, and those that `[functions]` declares."""
-    declared, module = read_texts(paper)["functions"], {"build": build, "load_data": load_data}
+    declared = read_texts(paper)["functions"]
+    module: dict[str, Any] = {"build": build, "load_data": load_data}
     if Path(__file__).with_name(f"{paper}.py").exists():
         module |= vars(importlib.import_module(f"gramless.papers.experiments.{paper}"))
     functions = dict(module)
@@ -464,7 +465,7 @@ def load_data(
     """
     data = Dataset.bundled(bundled) if bundled else load_dataset(load, seed=seed)
     if divide is not None:
-        x = {key: np.asarray(getattr(data, key), dtype=np.float32) for key in ("x_train", "x_test")}
+        x: dict[str, Any] = {key: np.asarray(getattr(data, key), dtype=np.float32) for key in ("x_train", "x_test")}
         x = {key: rows / np.float32(divide) + np.float32(add) for key, rows in x.items()}
         if unit_length:
             x = {key: rows / np.linalg.norm(rows, axis=1, keepdims=True) for key, rows in x.items()}

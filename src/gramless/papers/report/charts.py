@@ -50,8 +50,8 @@ def figures(view: Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str
     facets = group_by(records, lambda record: name_of(record["params"], (view.facet,)) if view.facet else "")
     found = []
     for facet, group in facets.items():
-        rows = [(name, row) for name, row in _named_rows(view, group, series) if row]
-        lines = [ChartLine(name, *zip(*row, strict=True), colour=colours[name]) for name, row in rows]
+        rows = [(name, np.transpose(rows).tolist()) for name, rows in _named_rows(view, group, series) if rows]
+        lines = [ChartLine(name, x, y, spread, colours[name]) for name, (x, y, spread) in rows]
         if all(len(line.x) < _FEWEST_POINTS for line in lines):
             continue
         printed = [
