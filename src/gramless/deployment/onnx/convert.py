@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -236,15 +235,12 @@ def coupled(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
     `Q` is the positive semi-definite matrix of `gramless.inference.probabilities`. Gaussian elimination therefore needs no
     pivoting; the graph has one step for each class.
     """
-    k, pairs = n_classes, list(combinations(range(n_classes), 2))
+    k, (first, second) = n_classes, _pairs(n_classes)
     r = _sigmoid(scores, parameters).op("Clip", _SMALLEST, 1 - _SMALLEST)
     other = 1.0 - r
     # Entries of Q are sums of products of pairs: constant matrices arrange them.
-    squares, products = np.zeros((2, len(pairs), k * k)), np.zeros((len(pairs), k * k))
-    for number, (i, j) in enumerate(pairs):
-        squares[0, number, j * k + j] = squares[1, number, i * k + i] = 1.0
-        products[number, i * k + j] = products[number, j * k + i] = -1.0
-    Q = (r * r) @ squares[0] + (other * other) @ squares[1] + (r * other) @ products
+    products = -np.einsum("pi,pj->pij", first + second, first + second) * (1 - np.eye(k))
+    Q = (r * r) @ _diagonals(second) + (other * other) @ _diagonals(first) + (r * other) @ products.reshape(-1, k * k)
     rows = Q.op("Reshape", np.array([-1, k, k])) + _RIDGE * np.eye(k)
     ones = rows.op("Gather", np.array([0]), axis=2) * 0.0 + 1.0
     system = rows.op("Concat", ones, axis=2)
@@ -261,13 +257,21 @@ def coupled(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
 
 def vote_scores(scores: Tensor, n_classes: int) -> Tensor:
     """Return the votes of the pairs for each class, plus a confidence below one half that breaks ties."""
-    pairs = list(combinations(range(n_classes), 2))
-    first, second = np.zeros((2, len(pairs), n_classes))
-    for p, (i, j) in enumerate(pairs):
-        first[p, i] = second[p, j] = 1.0
+    first, second = _pairs(n_classes)
     wins = (scores > 0.0).as_float()
     confidence = scores @ (first - second)
     return wins @ first + (1.0 - wins) @ second + confidence / ((confidence.op("Abs") + 1.0) * 3.0)
+
+
+def _pairs(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return indicators of the first and of the second class of each pair, of shape (n_pairs, n_classes)."""
+    first, second = np.triu_indices(n_classes, 1)
+    return np.eye(n_classes)[first], np.eye(n_classes)[second]
+
+
+def _diagonals(indicators: np.ndarray) -> np.ndarray:
+    """Return diagonal matrices of the rows, each as a row."""
+    return np.stack([np.diag(row).ravel() for row in indicators])
 
 
 def _sigmoid(scores: Tensor, parameters: np.ndarray) -> Tensor:
