@@ -128,7 +128,6 @@ def scoring_app(
             watching = tasks.create_task(models.reload_changed_files(watch_seconds))
             yield
             watching.cancel()
-        await models.close()
 
     app = FastAPI(
         title="gramless",

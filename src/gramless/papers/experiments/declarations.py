@@ -459,9 +459,9 @@ def load_data(
 ) -> Dataset:
     """Return a dataset by its name, or the dataset `bundled` of scikit-learn, after the steps of the other arguments.
 
-    In this order: with `divide`, features are divided, increased by `add` and scaled to `unit_length` in float32; labels become
-    1 for the class `positive` and 0 for others; `only` some classes remain; `sample` training rows are drawn; test rows are
-    discarded (`discard_test`); all rows are split again with `test_rows` test rows, or a quarter if there are none.
+    In this order: with `divide`, features are divided, increased by `add` and scaled to `unit_length` in float32; labels
+    become 1 for the class `positive` and 0 for others; `only` some classes remain; `sample` training rows are drawn; test
+    rows are discarded (`discard_test`); all rows are split again with `test_rows` test rows, or a quarter if there are none.
     """
     data = Dataset.bundled(bundled) if bundled else load_dataset(load, seed=seed)
     if divide is not None:

@@ -70,7 +70,7 @@ def figures(view: Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str
 
 
 def _named_rows(view: Curve, records: Sequence[Record], series: Sequence[str]) -> list[tuple[str, list[Any]]]:
-    """Return the name of each line with its rows (x, y, half-width of the band): one line per fit, or per series of means."""
+    """Return the name of each line with its rows (x, y, half-width of the band): a line per fit, or per series of means."""
     if isinstance(view, History):
         return [
             (
