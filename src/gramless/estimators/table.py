@@ -35,7 +35,7 @@ from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
 from gramless.estimators.one_pass import OnePassEstimator
 from gramless.estimators.svm import KernelSVC, KernelSVR
 from gramless.inference.feature_process import process_batch_rows
-from gramless.inference.intervals import adaptive_scores, prediction_sets, score_threshold
+from gramless.inference.intervals import adaptive_scores, prediction_sets, score_thresholds
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.streaming import Stream
 from gramless.tables.attributions import Attributions, shapley_values
@@ -1112,7 +1112,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         if self.model_ is not None:
             return self.model_.predict_interval(self._scaled(X), coverage)
         values = self.predict(X)
-        length = score_threshold(np.abs(self.loo_residuals_), coverage, self._weights)
+        length = score_thresholds(np.abs(self.loo_residuals_)[None, :], coverage, self._weights)[0]
         return np.column_stack([values - length, values + length])
 
     @_of_each_output
