@@ -24,8 +24,8 @@ from gramless.papers.experiments.declarations import CHAPTERS, Spec, claim_named
 from gramless.papers.experiments.results import Results, on_one_device
 from gramless.papers.experiments.runner import Event, run
 from gramless.papers.report import write_report
-from gramless.papers.report.claims import claim_values
 from gramless.papers.report.formatting import (
+    claim_values,
     counted,
     group_by,
     headline,
