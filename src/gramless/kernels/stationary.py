@@ -373,16 +373,30 @@ class Equality(UnitDiagonalKernel):
         return resolve_gamma("auto" if self.gamma == "scale" else self.gamma, X)
 
     def _distances(self, X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
-        out = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
-        if xa.is_torch(X):
-            out[...] = 0
-            for k in range(int(X.shape[1])):
-                out += X[:, k : k + 1] != Y[None, :, k]
-        else:
-            from gramless._core.compiled import register_tiles
+        return sums_over_features("DIFFERING", X, Y, out)
 
-            register_tiles.fill(register_tiles.DIFFERING, xa.cast_numpy(X), xa.cast_numpy(Y), xa.cast_numpy(out))
-        return out
+
+def sums_over_features(function: str, X: Array, Y: Array, out: Array | None) -> Array:
+    """Return the sums of a function of `register_tiles`; on a torch device by one update of the block for each feature."""
+    block = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
+    if not xa.is_torch(X):
+        from gramless._core.compiled import register_tiles
+
+        register_tiles.fill(getattr(register_tiles, function), xa.cast_numpy(X), xa.cast_numpy(Y), xa.cast_numpy(block))
+        return block
+    block[...] = 0
+    tiny = float(np.finfo(xa.numpy_dtype(X)).tiny)
+    for k in range(X.shape[1]):
+        x, y = X[:, k, None], Y[None, :, k]
+        if function == "DIFFERING":
+            block += x != y
+        elif function == "INTERSECTION":
+            block += xa.namespace(X).minimum(x, y)
+        elif function == "HARMONIC":
+            block += 2 * x * y / xa.clip_below_(x + y, tiny)
+        else:
+            block += (x - y) ** 2 / xa.clip_below_(x + y, tiny)
+    return block
 
 
 def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
@@ -424,11 +438,7 @@ def _city_block(X: Array, Y: Array, out: Array | None, compiled_values: int) -> 
         from gramless._core import sparse
 
         return sparse.city_block(X, Y, None if out is None else xa.cast_numpy(out))
-    into = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.cast_numpy(out)
-    if into.size < compiled_values:
-        into[...] = cdist(xa.cast_numpy(X), xa.cast_numpy(Y), "cityblock")
-        return into
-    from gramless._core.compiled import register_tiles
-
-    register_tiles.fill(register_tiles.CITY_BLOCK, xa.cast_numpy(X), xa.cast_numpy(Y), into)
-    return into
+    if X.shape[0] * Y.shape[0] >= compiled_values:
+        return sums_over_features("CITY_BLOCK", X, Y, out)
+    distances = cdist(xa.cast_numpy(X), xa.cast_numpy(Y), "cityblock")
+    return distances.astype(X.dtype, copy=False) if out is None else xa.copied(distances, out)
