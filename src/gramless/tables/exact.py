@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from gramless._core import arrays as xa
 from gramless._core.threads import CPU_TILE, one_blas_thread, slices
 from gramless.inference.leave_one_out import solve_dense
 from gramless.kernels import Kernel
@@ -88,7 +87,7 @@ def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:
     """
     n = len(points)
     if n >= CPU_TILE:
-        return xa.cast_numpy(KernelOperator(points, kernel, np.zeros(n, points.dtype)).dense())
+        return KernelOperator(points, kernel, np.zeros(n, points.dtype)).dense()
     K = np.zeros((n, n), points.dtype)
     for rows in slices(n, _STRIP_ROWS):
         kernel(points[rows], points[rows.start :], out=K[rows, rows.start :])

@@ -20,7 +20,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize
 
-from gramless._core import arrays as xa
 from gramless._core.lapack import gram_of_lower_in_place
 from gramless._core.targets.columns import split_bias
 from gramless.inference.leave_one_out import inverse_factor
@@ -46,9 +45,9 @@ def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarra
     `dK_ij / d log s_k` is the second matrix times `|x_ik - x_jk|` for the Laplacian, and times `(x_ik - x_jk)^2` otherwise.
     """
     if name == "laplacian":
-        K = xa.cast_numpy(Laplacian(gamma)(X, X))
+        K = Laplacian(gamma)(X, X)
         return K, -gamma * K
-    distances = xa.cast_numpy(euclidean_distances(X, X))
+    distances = euclidean_distances(X, X)
     if name == "rbf":
         K = np.exp(-gamma * distances**2)
         return K, -2 * gamma * K
