@@ -5,11 +5,10 @@ strips and the right rows to panels; the integer sums of a strip and a panel sta
 
     AVX-512 VNNI   vpdpbusd on 16 lanes: four products of bytes for each lane, 12 x 32 sums
     AVX-VNNI       the same on 8 lanes, 6 x 16 sums
-    AVX2           vpmaddwd and an addition on 8 lanes: two products of 16 bits for each lane, 6 x 16 sums
+    AVX2           vpmaddwd and an addition on 8 lanes: two products of 16 bits for each lane, 2 x 32 sums
 
 Most pixels of an image are background, whose code is zero. A group of features that is zero in all rows of a strip is left
-out of the strip: this leaves 47 % of the products with MNIST for 6 rows and pairs of features, and 60 % for 12 rows and
-groups of four. `benchmarks/cpu_products.py` measures the time.
+out of the strip: for 12 rows of MNIST and groups of four this leaves 60 % of the products. `benchmarks/cpu_products.py` measures the time.
 
 If all rows have only two values, their codes are 0 and 255, and a product is 255^2 times the number of common bits of words
 of 64 features: rows of zeros and ones, such as indicator columns of categories, take a population count for each word.
