@@ -8,7 +8,7 @@ strips and the right rows to panels; the integer sums of a strip and a panel sta
     AVX2           vpmaddwd and an addition on 8 lanes: two products of 16 bits for each lane, 2 x 32 sums
 
 Most pixels of an image are background, whose code is zero. A group of features that is zero in all rows of a strip is left
-out of the strip: for 12 rows of MNIST and groups of four this leaves 60 % of the products. `benchmarks/cpu_products.py` measures the time.
+out of the strip: for 12 rows of MNIST and groups of four this leaves 60 % of the products (`benchmarks/cpu_products.py`).
 
 If all rows have only two values, their codes are 0 and 255, and a product is 255^2 times the number of common bits of words
 of 64 features: rows of zeros and ones, such as indicator columns of categories, take a population count for each word.
