@@ -122,7 +122,7 @@ def test_rows_of_mostly_one_code_are_multiplied_exactly(
 
 @pytest.mark.parametrize("d", [440, 448, 452, 1000, 3000])
 @pytest.mark.parametrize("share", [0.0, 0.002, 0.3])
-def test_long_rows_are_multiplied_exactly(d: int, share: float) -> None:
+def test_long_rows_are_multiplied_chunk_by_chunk(d: int, share: float) -> None:
     rng = np.random.default_rng(d)
     left, right = (codes_of(rng, n, d, share, 7, True) for n in (130, 75))
     exact = left.astype(np.int64) @ right.astype(np.int64).T
@@ -130,14 +130,22 @@ def test_long_rows_are_multiplied_exactly(d: int, share: float) -> None:
     np.testing.assert_array_equal(xa.dot(*rows), exact.astype(np.float32))
 
 
-@pytest.mark.parametrize("background", [0.0, 255.0])
-def test_the_background_has_the_code_zero(background: float) -> None:
-    """Groups of features that are zero in all rows of a strip are not multiplied."""
-    X = np.where(np.random.default_rng(0).random((300, 64)) < 0.8, np.float32(background), pixels(300, 64))
-    rows = on_grid(X)
-    assert rows is not None
-    np.testing.assert_array_equal(rows.codes == 0, background == X)
-    np.testing.assert_allclose(xa.dot(rows, rows), X.astype(np.float64) @ X.T.astype(np.float64), rtol=1e-7)
+@pytest.mark.parametrize("background", [0, 100, 255])
+def test_rows_are_listed_where_that_is_less_work(background: int) -> None:
+    from gramless._core.compiled import integer_products as compiled
+
+    if not compiled._USE_LISTS:
+        pytest.skip("this processor multiplies bytes, for which rows are not stored as lists")
+    rng = np.random.default_rng(0)
+    found, listed = np.zeros(50, np.uint8), np.zeros(50, np.uint8)
+    for share, expected in ((0.0, True), (0.1, True), (0.9, False), (1.0, False)):
+        codes = codes_of(rng, 50, 200, share, background, False)
+        assert compiled._select_listed_rows(codes, 1000, found, listed) == 50 * expected
+        assert (listed == expected).all()
+        if expected:
+            assert (found == background).all()
+    # For a single right row, building a list takes longer than the product.
+    assert compiled._select_listed_rows(codes_of(rng, 50, 200, 0.1, background, False), 1, found, listed) == 0
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,16 @@ strips and the right rows to panels; the integer sums of a strip and a panel sta
 
     AVX-512 VNNI   vpdpbusd on 16 lanes: four products of bytes for each lane, 12 x 32 sums
     AVX-VNNI       the same on 8 lanes, 6 x 16 sums
-    AVX2           vpmaddwd and an addition on 8 lanes: two products of 16 bits for each lane, 2 x 32 sums
+    AVX2           vpmaddwd and an addition on 8 lanes: two products of 16 bits for each lane, 6 x 16 sums
 
-Most pixels of an image are background, whose code is zero. A group of features that is zero in all rows of a strip is left
-out of the strip: for 12 rows of MNIST and groups of four this leaves 60 % of the products (`benchmarks/cpu_products.py`).
+Most pixels of an image are background. With 16-bit products, a left row in which many pairs of features equal its most
+frequent code b is stored as a list of the other pairs, and only these are multiplied:
+
+    <codes_i, codes_j> = <codes_i - b_i, codes_j> + b_i sum(codes_j)
+
+The second term is added to the offset of the grid of the row. `_select_listed_rows` estimates for each row whether a list is
+cheaper than a strip. Products of bytes have no lists: they multiply four features at a time, and a difference needs a sign.
+`benchmarks/cpu_products.py` compares lists, strips and float32 matrix products.
 
 If all rows have only two values, their codes are 0 and 255, and a product is 255^2 times the number of common bits of words
 of 64 features: rows of zeros and ones, such as indicator columns of categories, take a population count for each word.
@@ -29,14 +35,27 @@ from gramless._core.compiled.compiler import numba
 _LANES = _simd.LANES
 # Whether the processor multiplies bytes (unsigned by signed); otherwise codes are multiplied as 16-bit integers.
 _BYTE_PRODUCTS = _simd.available("avx512vnni") if _LANES == 16 else _simd.available("avxvnni")
-# Rows of a strip, and vectors of a panel: as many as fit in the registers. Two rows have more zeros in common than six.
-_STRIP_ROWS, _VECTORS = (12, 2) if _LANES == 16 else (6, 2) if _BYTE_PRODUCTS else (2, 4)
+# Features that one lane multiplies at a time.
+_GROUP = 4 if _BYTE_PRODUCTS else 2
+# Rows of a strip, and vectors of a panel.
+_STRIP_ROWS, _VECTORS = (12, 2) if _LANES == 16 else (6, 2)
 _PANEL_ROWS = _VECTORS * _LANES
-# Codes of the signed operand are reduced by 128; 128 times the sum of the codes of the other operand is added later.
+# Codes of the signed operand are reduced by 128, and 128 times the sum of the other codes is added to the product.
 _SHIFT = 128 if _BYTE_PRODUCTS else 0
-_SIGN_BITS = np.uint32(0x80808080 if _BYTE_PRODUCTS else 0)
-# Upper bound on the panels multiplied with all strips before the next ones; they stay in the second-level cache.
-_PANELS_BYTES = 1 << 18
+_SIGN_BITS = np.int32(-0x7F7F7F80 if _BYTE_PRODUCTS else 0)
+# Whether rows with a frequent code are stored as lists of pairs; this needs 16-bit products.
+_USE_LISTS = not _BYTE_PRODUCTS
+# Approximate number of codes of a row from which its most frequent code is estimated.
+_SAMPLED_CODES = 32
+# One row in this many is examined first; if none of these has a frequent code, no row is stored as a list.
+_EXAMINED_STRIDE = 8
+# Bytes of a chunk of two panels, which stays in the first-level cache, and of the lists multiplied with it, which stay in
+# the second-level cache.
+_CHUNK_BYTES, _LIST_BYTES = 28 << 10, 1 << 17
+# Cost model of lists: time of a listed pair in steps of a strip, time to start the list of a chunk in listed pairs, and time
+# to build a list in vector products for each pair of the row.
+_PAIR_COST, _CHUNK_START_COST = 1.25, 20
+_LIST_BUILD_COST = 2.0
 # Largest code: grids have at most 256 levels.
 _LARGEST_CODE = 255
 # Largest distance of an entry from its grid level, relative to the largest entry of the row: four float32 roundings, for
@@ -47,6 +66,15 @@ _ENCODED_AT_ONCE = 64
 
 # Columns whose common bits with a row are counted before the next ones; their words stay in the first-level cache.
 _BIT_COLUMNS = 256
+
+_EACH = range(_VECTORS)
+_BYTE = ir.IntType(8)
+_EIGHT, _SIXTEEN = ir.VectorType(_simd.I32, 8), ir.VectorType(ir.IntType(16), 16)
+_LANE_NUMBERS = ir.VectorType(_BYTE, 8).as_pointer()
+# For each 8-bit mask of lanes, the numbers of the selected lanes in ascending order, followed by zeros.
+_ORDERS = np.array(
+    [(lanes + [0] * 8)[:8] for lanes in ([k for k in range(8) if mask >> k & 1] for mask in range(256))], np.uint8
+)
 
 
 def _add_products(builder: Any, total: Any, left: Any, right: Any) -> Any:
@@ -60,56 +88,45 @@ def _add_products(builder: Any, total: Any, left: Any, right: Any) -> Any:
 
 
 @intrinsic
-def _register_tile(context: Any, strip: Any, places: Any, steps: Any, panel: Any, out: Any, stride: Any) -> Any:
-    """Set `out[strip row * stride + panel row]` to the integer products of a packed strip and a packed panel.
-
-    Arrays are given by addresses; `places` has the position in the panel of each step of the strip.
-    """
-    address = types.uintp
-    signature = types.void(address, address, types.intp, address, address, types.intp)
+def _register_tile(context: Any, strip: Any, panel: Any, steps: Any, out: Any) -> Any:
+    """Set `out[strip row][panel row]` to the integer products of a packed strip and a packed panel, given by addresses."""
+    signature = types.void(types.uintp, types.uintp, types.intp, types.uintp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        strip, panel, out = (_simd.pointer(builder, arguments[i], _simd.I32) for i in (0, 3, 4))
-        places = _simd.pointer(builder, arguments[1], _simd.I64)
+        strip, panel = (_simd.pointer(builder, address, _simd.I32) for address in arguments[:2])
+        out = _simd.pointer(builder, arguments[3], _simd.I32)
+
         shape = _STRIP_ROWS, _PANEL_ROWS
-        step = _simd.tile_step(builder, strip, panel, shape, range(_VECTORS), _simd.INTEGERS, _add_products, places)
+        step = _simd.tile_step(builder, strip, panel, shape, range(_VECTORS), _simd.INTEGERS, _add_products)
         sums = _simd.accumulate(builder, arguments[2], _STRIP_ROWS * _VECTORS, _simd.INTEGERS, step)
-        for i in range(_STRIP_ROWS):
-            row = _simd.at(builder, out, _simd.times(builder, arguments[5], i))
-            for v in range(_VECTORS):
-                _simd.store(builder, sums[i * _VECTORS + v], _simd.at(builder, row, v * _LANES))
+        for place, value in enumerate(sums):
+            _simd.store(builder, value, _simd.at(builder, out, place * _LANES))
         return context.get_dummy_value()
 
     return signature, generate
 
 
 @numba.njit(cache=True, nogil=True)
-def _pack(codes: np.ndarray, width: int, flip: np.uint32, skip: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the codes in strips of `width` rows, padded with zero rows, with a group of features in each number.
+def _pack(codes: np.ndarray, width: int, flip: np.int32, multiple: int = 1) -> np.ndarray:
+    """Return the codes in strips of `width` rows, with a group of features in each int32: shape (strips, steps, width).
 
-    The results are the strips of shape (strips, steps, width), with `flip` combined by exclusive or, the position in a panel
-    of each step of each strip, and the number of steps of each strip. With `skip`, groups that are zero in all rows of a
-    strip have no step, but each strip has at least one.
+    Zero rows are added up to a `multiple` of strips; `flip` is combined with each int32 by exclusive or.
     """
-    groups = (codes if _BYTE_PRODUCTS else codes.astype(np.uint16)).view(np.uint32)
-    n, n_groups = groups.shape
-    packed = np.empty((-(-n // width), n_groups, width), np.uint32)
-    places, steps = np.empty(packed.shape[:2], np.int64), np.zeros(packed.shape[0], np.int64)
-    for strip in range(packed.shape[0]):
-        first, into, count = strip * width, packed[strip], 0
-        rows = min(width, n - first)
-        for k in range(n_groups):
-            used = np.uint32(0)
-            for i in range(rows):
-                group = groups[first + i, k]
-                into[count, i] = group ^ flip
-                used |= group
-            for i in range(rows, width):
-                into[count, i] = flip
-            places[strip, count] = k * _PANEL_ROWS
-            count += used != 0 or not skip
-        steps[strip] = max(1, count)
-    return packed, places, steps
+    words = codes.view(np.int32)
+    n, fours = words.shape
+    out = np.empty((-(-n // (width * multiple)) * multiple, fours * 4 // _GROUP, width), np.int32)
+    for strip in range(out.shape[0]):
+        there = out[strip]
+        for k in range(fours):
+            for i in range(width):
+                row = strip * width + i
+                word = words[row, k] if row < n else np.int32(0)
+                if _GROUP == 4:
+                    there[k, i] = word ^ flip
+                else:
+                    there[2 * k, i] = (word & 0xFF) | ((word & 0xFF00) << 8)
+                    there[2 * k + 1, i] = ((word >> 16) & 0xFF) | ((word >> 8) & 0xFF0000)
+    return out
 
 
 @numba.njit(cache=True, nogil=True)
@@ -127,47 +144,266 @@ def sums_of_codes(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return sums, squares
 
 
-@numba.njit(cache=True, nogil=True)
+@intrinsic(prefer_literal=True)
+def _listed_tile(context: Any, places: Any, pairs: Any, steps: Any, panel: Any, apart: Any, out: Any, more: Any) -> Any:
+    """Set `out[2][panel row]` to the products of the listed pairs of a row and two panels that are `apart` bytes apart.
+
+    If the literal `more` is True, the products are added to `out` instead.
+    """
+    signature = types.void(types.uintp, types.uintp, types.intp, types.uintp, types.intp, types.uintp, more)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        places, pairs, out = (_simd.pointer(builder, arguments[i], _simd.I32) for i in (0, 1, 5))
+        panels = [_simd.pointer(builder, arguments[3], _BYTE)]
+        panels.append(_simd.at(builder, panels[0], arguments[4]))
+
+        def step(k: Any, sums: Any) -> list[Any]:
+            place = builder.sext(builder.load(_simd.at(builder, places, k)), _simd.I64)
+            left = _simd.broadcast(builder, builder.load(_simd.at(builder, pairs, k)))
+            here = [builder.bitcast(_simd.at(builder, panel, place), _simd.I32.as_pointer()) for panel in panels]
+            right = [_simd.load(builder, _simd.at(builder, at, _LANES * v), _simd.INTEGERS) for at in here for v in _EACH]
+            return [_add_products(builder, total, left, one) for total, one in zip(sums, right, strict=True)]
+
+        for place, value in enumerate(_simd.accumulate(builder, arguments[2], 2 * _VECTORS, _simd.INTEGERS, step)):
+            there = _simd.at(builder, out, place * _LANES)
+            total = builder.add(value, _simd.load(builder, there, _simd.INTEGERS)) if more.literal_value else value
+            _simd.store(builder, total, there)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
 def _to_inner_products(
-    rows: np.ndarray, columns: np.ndarray, first: int, last: int, start: int, stop: int, out: np.ndarray, stride: int
+    context: Any, exact: Any, right: Any, add: Any, shift: Any, left: Any, total: Any, first: Any, shifted: Any, out: Any
+) -> Any:
+    """Set `out = left right (exact + shifted) + add total + first shift`: inner products of rows from those of codes."""
+    address, number = types.uintp, types.float64
+    signature = types.void(*[address] * 4, *[number] * 4, address)
+    half = _LANES // 2
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        exact = _simd.pointer(builder, arguments[0], _simd.I32)
+        out = _simd.pointer(builder, arguments[8], _simd.F32)
+        columns = [_simd.pointer(builder, arguments[i], _simd.F64) for i in (1, 2, 3)]
+        left, total, first, shifted = (_simd.broadcast(builder, arguments[i]) for i in (4, 5, 6, 7))
+        for place in range(0, _PANEL_ROWS, half):
+            right, add, shift = (_simd.load(builder, _simd.at(builder, one, place), _simd.DOUBLES) for one in columns)
+            integers = _simd.load(builder, _simd.at(builder, exact, place), ir.VectorType(_simd.I32, half))
+            value = builder.fmul(builder.fadd(builder.sitofp(integers, _simd.DOUBLES), shifted), builder.fmul(left, right))
+            value = builder.fadd(builder.fadd(value, builder.fmul(add, total)), builder.fmul(first, shift))
+            _simd.store(builder, builder.fptrunc(value, _simd.HALF_FLOATS), _simd.at(builder, out, place))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _list_pairs(context: Any, codes: Any, background: Any, first: Any, orders: Any, places: Any, pairs: Any) -> Any:
+    """Write positions and differences of the pairs, out of eight, that differ from the background; return their number."""
+    address = types.uintp
+    signature = types.intp(address, types.int32, types.int32, address, address, address)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def everywhere(scalar: Any, kind: Any) -> Any:
+            vector = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(_simd.I32, 0))
+            return builder.shuffle_vector(
+                vector, vector, ir.Constant(ir.VectorType(_simd.I32, kind.count), [0] * kind.count)
+            )
+
+        codes, orders = (_simd.pointer(builder, arguments[i], _BYTE) for i in (0, 3))
+        background = everywhere(builder.trunc(arguments[1], ir.IntType(16)), _SIXTEEN)
+        sixteen = builder.load(builder.bitcast(codes, ir.VectorType(_BYTE, 16).as_pointer()))
+        sixteen.align = 1
+        differences = builder.bitcast(builder.sub(builder.zext(sixteen, _SIXTEEN), background), _EIGHT)
+        differ = builder.icmp_signed("!=", differences, ir.Constant(_EIGHT, [0] * 8))
+        mask = builder.zext(builder.bitcast(differ, _BYTE), _simd.I64)
+        order = builder.load(builder.bitcast(_simd.at(builder, orders, _simd.times(builder, mask, 8)), _LANE_NUMBERS))
+        order.align = 1
+        order = builder.zext(order, _EIGHT)
+        step = ir.Constant(_EIGHT, [4 * _PANEL_ROWS] * 8)
+        place = builder.mul(builder.add(order, everywhere(arguments[2], _EIGHT)), step)
+        _simd.store(builder, place, _simd.pointer(builder, arguments[4], _simd.I32))
+        chosen = _simd.call(builder, "llvm.x86.avx2.permd", _EIGHT, differences, order)
+        _simd.store(builder, chosen, _simd.pointer(builder, arguments[5], _simd.I32))
+        return _simd.call(builder, "llvm.ctpop.i64", _simd.I64, mask)
+
+    return signature, generate
+
+
+@numba.njit(cache=True, nogil=True)
+def _background(codes: np.ndarray, i: int, counts: np.ndarray) -> tuple[np.uint8, bool]:
+    """Return the most frequent code in a sample of a row, and whether at least one in eight sampled codes equals it."""
+    width = codes.shape[1]
+    every = max(1, width // _SAMPLED_CODES) | 1  # odd, so that the sample is not one column of an image
+    counts[:] = 0
+    best = np.uint8(0)
+    for k in range(0, width, every):
+        code = codes[i, k]
+        counts[code] += 1
+        if counts[code] > counts[best]:
+            best = code
+    return best, counts[best] * every * 8 >= width
+
+
+@numba.njit(cache=True, nogil=True)
+def _chunk(steps: int) -> int:
+    """Return the number of steps in a chunk of two panels, a multiple of eight; all chunks of a panel have this size."""
+    chunks = -(-steps * 8 * _PANEL_ROWS // _CHUNK_BYTES)
+    return -(-steps // (8 * chunks)) * 8
+
+
+# Loops instead of NumPy expressions in these functions, because numba takes seconds to compile array expressions.
+@numba.njit(cache=True, nogil=True)
+def _select_listed_rows(codes: np.ndarray, m: int, background: np.ndarray, listed: np.ndarray) -> int:
+    """Mark the rows that are cheaper as lists for `m` right rows, write their frequent codes, and return their number."""
+    n, steps = codes.shape[0], codes.shape[1] // 2
+    words = codes.view(np.uint16)
+    counts = np.empty(256, np.int32)
+    has_background = False
+    for i in range(n):
+        background[i], listed[i] = 0, False
+    for i in range(0, n, _EXAMINED_STRIDE):
+        has_background |= _background(codes, i, counts)[1]
+    if not has_background:
+        return 0
+    # Costs are in vector products: those of all steps of a strip, against those of the list and of building it.
+    strip_cost, pair_cost = -(-m // _PANEL_ROWS) * _VECTORS * steps, -(-m // (2 * _PANEL_ROWS)) * 2 * _VECTORS
+    limit = (
+        (strip_cost - _LIST_BUILD_COST * steps) / pair_cost - _CHUNK_START_COST * -(-steps // _chunk(steps))
+    ) / _PAIR_COST
+    n_listed = 0
+    for i in range(n):
+        background[i], is_frequent = _background(codes, i, counts)
+        if is_frequent:
+            same = np.uint16(background[i] * 0x101)
+            differ = 0
+            for k in range(steps):
+                differ += words[i, k] != same
+            listed[i] = differ < limit
+            n_listed += listed[i]
+    return n_listed
+
+
+@numba.njit(cache=True, nogil=True)
+def _lists(
+    codes: np.ndarray, rows: np.ndarray, background: np.ndarray, orders: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the pairs in which rows differ from their background: positions in a packed panel in bytes, and differences.
+
+    The pairs of `rows[i]` in chunk c are `bounds[i, c]` to `bounds[i, c + 1] - 1`; there is at least one.
+    """
+    width = codes.shape[1]
+    chunk = 2 * _chunk(width // 2)
+    bounds = np.zeros((rows.size, -(-width // chunk) + 1), np.int64)
+    capacity = rows.size * (width // 2 + bounds.shape[1]) + 8
+    places, pairs = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+    first, table, first_place, first_pair = codes.ctypes.data, orders.ctypes.data, places.ctypes.data, pairs.ctypes.data
+    count = 0
+    for i in range(rows.size):
+        row, base = codes[rows[i]], np.int32(background[rows[i]])
+        here = first + rows[i] * width
+        bounds[i, 0] = count
+        for c in range(bounds.shape[1] - 1):
+            stop = min(width, (c + 1) * chunk)
+            for k in range(c * chunk, stop - 15, 16):
+                place, pair, step = first_place + 4 * count, first_pair + 4 * count, np.int32(k // 2)
+                count += _list_pairs(here + k, base, step, table, place, pair)  # type: ignore[call-arg]
+            for k in range(stop // 16 * 16, stop, 2):
+                low, high = np.int64(row[k]) - base, np.int64(row[k + 1]) - base
+                places[count], pairs[count] = k * 2 * _PANEL_ROWS, (low & 0xFFFF) | (high << 16)
+                count += (low != 0) | (high != 0)
+            if count == bounds[i, c]:
+                places[count], pairs[count] = 0, 0
+                count += 1
+            bounds[i, c + 1] = count
+    return places, pairs, bounds
+
+
+# The next two functions use addresses instead of array slices, because numba counts references to each slice with atomic
+# operations. Their callers keep references to the arrays.
+@numba.njit(cache=True, nogil=True)
+def _multiply_lists(
+    rows: np.ndarray,
+    places: np.ndarray,
+    pairs: np.ndarray,
+    bounds: np.ndarray,
+    panels: np.ndarray,
+    grid: np.ndarray,
+    columns: np.ndarray,
+    exact: np.ndarray,
+    padded: np.ndarray,
+    m: int,
+    out: np.ndarray,
+    stride: int,
 ) -> None:
-    """Convert integer products of codes, stored as int32, to inner products of rows, for a part of the rows and columns."""
-    # Unsigned numbers, because LLVM vectorises the loop only if no index can be negative.
-    for i in range(first, last):
-        row, scale, total, offset, shift = np.uint64(i * stride), rows[0, i], rows[1, i], rows[2, i], rows[3, i]
-        for j in range(np.uint64(start), np.uint64(stop)):
-            product = (np.float32(out[row + j]).view(np.int32) + shift) * (scale * columns[0, j])
-            out[row + j] = np.float32(product + columns[1, j] * total + offset * columns[2, j])
+    """Write the inner products of the listed rows, two panels at a time; incomplete panels are copied through `padded`.
+
+    All rows are multiplied with a chunk of two panels before the next chunk; their sums are stored in `exact` meanwhile.
+    """
+    first_exact, first_panel, apart = exact.ctypes.data, panels.ctypes.data, 4 * panels.shape[1] * _PANEL_ROWS
+    first_place, first_pair, last = places.ctypes.data, pairs.ctypes.data, bounds.shape[1] - 2
+    right, add, shift = columns.ctypes.data, columns[1:].ctypes.data, columns[2:].ctypes.data
+    # Number of rows whose lists stay in the second-level cache.
+    group_rows = max(1, _LIST_BYTES * rows.size // (8 * max(1, bounds[-1, -1])))
+    for begin in range(0, rows.size, group_rows):
+        end = min(rows.size, begin + group_rows)
+        for j in range(0, m, 2 * _PANEL_ROWS):
+            panel, here, there = first_panel + j // _PANEL_ROWS * apart, 8 * j, 8 * (j + _PANEL_ROWS)
+            complete = j + 2 * _PANEL_ROWS <= m
+            target, step = (out[j:].ctypes.data, 4 * stride) if complete else (padded.ctypes.data, 8 * _PANEL_ROWS)
+            for c in range(last + 1):
+                for t in range(begin, end):
+                    into = first_exact + 8 * _PANEL_ROWS * (t - begin)
+                    start, count = 4 * bounds[t, c], bounds[t, c + 1] - bounds[t, c]
+                    place, pair = first_place + start, first_pair + start
+                    if c == 0:
+                        _listed_tile(place, pair, count, panel, apart, into, False)  # type: ignore[call-arg]
+                    else:
+                        _listed_tile(place, pair, count, panel, apart, into, True)  # type: ignore[call-arg]
+                    if c == last:
+                        i = rows[t]
+                        left, total, first, at = grid[0, i], grid[1, i], grid[2, i], target + i * step
+                        _to_inner_products(into, right + here, add + here, shift + here, left, total, first, 0.0, at)
+                        second = into + 4 * _PANEL_ROWS, right + there, add + there, shift + there
+                        _to_inner_products(*second, left, total, first, 0.0, at + 4 * _PANEL_ROWS)
+            if not complete:
+                for i in rows[begin:end]:
+                    for k in range(m - j):
+                        out[i * stride + j + k] = padded[i, k]
 
 
 @numba.njit(cache=True, nogil=True)
 def _multiply_strips(
-    codes: np.ndarray, other_codes: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray, stride: int
+    rows: np.ndarray,
+    strips: np.ndarray,
+    panels: np.ndarray,
+    grid: np.ndarray,
+    columns: np.ndarray,
+    tile: np.ndarray,
+    padded: np.ndarray,
+    m: int,
+    out: np.ndarray,
+    stride: int,
 ) -> None:
-    """Write the inner products of rows on grids by strips and panels; row i starts at `out[i * stride]`."""
-    n, m = codes.shape[0], other_codes.shape[0]
-    strips, places, steps = _pack(codes, _STRIP_ROWS, np.uint32(0), True)
-    panels, _, _ = _pack(other_codes, _PANEL_ROWS, _SIGN_BITS, False)
-    tile, exact = np.empty((_STRIP_ROWS, _PANEL_ROWS), np.int32), out.view(np.int32)
-    # Addresses instead of array slices, because numba counts references to each slice with atomic operations.
-    first_strip, first_place, first_panel = strips.ctypes.data, places.ctypes.data, panels.ctypes.data
-    most, panel_bytes = panels.shape[1], 4 * panels.shape[1] * _PANEL_ROWS
-    width = max(1, _PANELS_BYTES // panel_bytes) * _PANEL_ROWS
-    for start in range(0, m, width):
-        stop = min(start + width, m)
+    """Write the inner products of the rows in strips, one panel at a time; incomplete panels are copied through `padded`."""
+    into, steps = tile.ctypes.data, panels.shape[1]
+    first_strip, first_panel = strips.ctypes.data, panels.ctypes.data
+    right, add, shift = columns.ctypes.data, columns[1:].ctypes.data, columns[2:].ctypes.data
+    for j in range(0, m, _PANEL_ROWS):
+        panel, here = first_panel + 4 * steps * j, 8 * j
+        complete = j + _PANEL_ROWS <= m
+        target, step = (out[j:].ctypes.data, 4 * stride) if complete else (padded.ctypes.data, 8 * _PANEL_ROWS)
         for s in range(strips.shape[0]):
-            first, last = s * _STRIP_ROWS, min((s + 1) * _STRIP_ROWS, n)
-            strip, place = first_strip + 4 * most * first, first_place + 8 * most * s
-            for j in range(start, stop, _PANEL_ROWS):
-                panel, target = first_panel + panel_bytes * (j // _PANEL_ROWS), exact.ctypes.data + 4 * (first * stride + j)
-                if last - first == _STRIP_ROWS and stop - j >= _PANEL_ROWS:
-                    _register_tile(strip, place, steps[s], panel, target, stride)  # type: ignore[call-arg]
-                    continue
-                _register_tile(strip, place, steps[s], panel, tile.ctypes.data, _PANEL_ROWS)  # type: ignore[call-arg]
-                for i in range(first, last):
-                    for k in range(j, min(j + _PANEL_ROWS, stop)):
-                        exact[i * stride + k] = tile[i - first, k - j]
-            _to_inner_products(rows, columns, first, last, start, stop, out, stride)
+            _register_tile(first_strip + 4 * s * steps * _STRIP_ROWS, panel, steps, into)  # type: ignore[call-arg]
+            for r in range(min(_STRIP_ROWS, rows.size - s * _STRIP_ROWS)):
+                i, exact = rows[s * _STRIP_ROWS + r], into + 4 * r * _PANEL_ROWS
+                numbers = grid[0, i], grid[1, i], grid[2, i], grid[3, i]
+                _to_inner_products(exact, right + here, add + here, shift + here, *numbers, target + i * step)
+        if not complete:
+            for i in rows:
+                for k in range(m - j):
+                    out[i * stride + j + k] = padded[i, k]
 
 
 @intrinsic
@@ -196,20 +432,25 @@ def _pack_bits(codes: np.ndarray) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _multiply_bits(words: np.ndarray, others: np.ndarray, exact: np.ndarray, stride: int) -> None:
-    """Write the products of codes of 0 and 255 given by bits; row i starts at `exact[i * stride]`."""
+def _multiply_bits(
+    words: np.ndarray, others: np.ndarray, grid: np.ndarray, columns: np.ndarray, out: np.ndarray, stride: int
+) -> None:
+    """Write the inner products of rows given by bits, for grids as in `_to_inner_products` with codes of 0 and 255."""
+    # Slices and numbers are taken out of the inner loops, because LLVM vectorises them only then.
+    counts = np.empty(_BIT_COLUMNS, np.int32)
     for start in range(0, others.shape[1], _BIT_COLUMNS):
         end = min(start + _BIT_COLUMNS, others.shape[1])
+        right, add, shift = columns[0, start:end], columns[1, start:end], columns[2, start:end]
         for i in range(words.shape[1]):
-            # Slices are taken out of the inner loops, because LLVM vectorises them only then.
-            row = exact[i * stride + start : i * stride + end]
-            row[:] = 0
+            left, total, first = 65025.0 * grid[0, i], grid[1, i], grid[2, i]
+            counts[:] = 0
             for w in range(words.shape[0]):
                 word, other = words[w, i], others[w, start:end]
                 for j in range(end - start):
-                    row[j] += np.int32(_count_bits(word & other[j]))  # type: ignore[call-arg]
+                    counts[j] += np.int32(_count_bits(word & other[j]))  # type: ignore[call-arg]
+            row = out[i * stride + start : i * stride + end]
             for j in range(end - start):
-                row[j] *= np.int32(65025)
+                row[j] = np.float32(counts[j] * (left * right[j]) + add[j] * total + first * shift[j])
 
 
 @numba.njit("void(u1[:, ::1], f8[::1], f8[::1], u1[:, ::1], f8[::1], f8[::1], i8, f4[::1], i8)", cache=True, nogil=True)
@@ -225,34 +466,58 @@ def integer_products(
     stride: int,
 ) -> None:
     """Write the inner products of two sets of rows on grids (`gramless._core.grid`); row i starts at `out[i * stride]`."""
-    n, m = codes.shape[0], other_codes.shape[0]
-    words = _pack_bits(codes)
-    others = _pack_bits(other_codes) if words.shape[0] else words
+    n, m, width = codes.shape[0], other_codes.shape[0], codes.shape[1]
     sums, _ = sums_of_codes(codes)
     other_sums, _ = sums_of_codes(other_codes)
-    # For each row: scale, sum, offset, and the correction for the shift of the signed codes.
-    rows, columns = np.empty((4, n)), np.empty((3, m))
+    # For each left row: scale, sum, offset, and the correction for the shift of the signed codes.
+    grid, columns = np.empty((4, n)), np.zeros((3, -(-m // (2 * _PANEL_ROWS)) * 2 * _PANEL_ROWS))
     for i in range(n):
-        rows[0, i], rows[1, i] = scale[i], scale[i] * sums[i] + n_features * offset[i]
-        rows[2, i], rows[3, i] = offset[i], 0 if others.shape[0] else _SHIFT * sums[i]
+        grid[0, i], grid[1, i] = scale[i], scale[i] * sums[i] + n_features * offset[i]
+        grid[2, i], grid[3, i] = offset[i], _SHIFT * sums[i]
     for j in range(m):
         columns[0, j], columns[1, j], columns[2, j] = other_scale[j], other_offset[j], other_scale[j] * other_sums[j]
+    words = _pack_bits(codes)
+    others = _pack_bits(other_codes) if words.shape[0] else words
     if others.shape[0]:
-        _multiply_bits(words, others, out.view(np.int32), stride)
-        _to_inner_products(rows, columns, 0, n, 0, m, out, stride)
-    else:
-        _multiply_strips(codes, other_codes, rows, columns, out, stride)
+        _multiply_bits(words, others, grid, columns, out, stride)
+        return
+    background, listed = np.zeros(n, np.uint8), np.zeros(n, np.uint8)
+    n_listed = _select_listed_rows(codes, m, background, listed) if _USE_LISTS else 0
+    strip_rows, list_rows = np.empty(n - n_listed, np.int64), np.empty(n_listed, np.int64)
+    chosen = np.empty((n - n_listed, width), np.uint8) if n_listed else codes
+    s, t = 0, 0
+    for i in range(n):
+        if listed[i]:
+            # Subtracting the background from the codes of a listed row increases the offset of its grid.
+            list_rows[t], grid[2, i] = i, offset[i] + scale[i] * background[i]
+            t += 1
+        else:
+            strip_rows[s] = i
+            if n_listed:
+                for k in range(width):
+                    chosen[s, k] = codes[i, k]
+            s += 1
+    panels = _pack(other_codes, _PANEL_ROWS, _SIGN_BITS, 1 if _BYTE_PRODUCTS else 2)
+    padded = np.empty((n, 2 * _PANEL_ROWS), np.float32)
+    if s:
+        tile = np.empty((_STRIP_ROWS, _PANEL_ROWS), np.int32)
+        strips = _pack(chosen, _STRIP_ROWS, np.int32(0))
+        _multiply_strips(strip_rows, strips, panels, grid, columns, tile, padded, m, out, stride)
+    if _USE_LISTS and t:  # `_USE_LISTS` is a constant, so that numba does not compile this branch if it is False
+        exact = np.empty((t, 2 * _PANEL_ROWS), np.int32)
+        places, pairs, bounds = _lists(codes, list_rows, background, _ORDERS)
+        _multiply_lists(list_rows, places, pairs, bounds, panels, grid, columns, exact, padded, m, out, stride)
 
 
 @numba.njit(cache=True, nogil=True)
-def _encode_row(x: np.ndarray, codes: np.ndarray, first: float, step: float, tolerance: float) -> bool:
+def _encode_row(x: np.ndarray, codes: np.ndarray, low: float, step: float, tolerance: float) -> bool:
     for start in range(0, x.shape[0], _ENCODED_AT_ONCE):
         part, into = x[start : start + _ENCODED_AT_ONCE], codes[start : start + _ENCODED_AT_ONCE]
         missed = 0
         for k in range(part.shape[0]):
-            level = np.floor((part[k] - first) / step + 0.5)
+            level = np.floor((part[k] - low) / step + 0.5)
             # "not <=" instead of ">" also counts NaN, which is on no grid.
-            missed += not abs(part[k] - (first + level * step)) <= tolerance
+            missed += not abs(part[k] - (low + level * step)) <= tolerance
             into[k] = np.uint8(level)
         if missed:
             return False
@@ -265,30 +530,23 @@ _READ_ONLY = types.Array(types.float32, 2, "C", readonly=True)
 
 @numba.njit(types.boolean(_READ_ONLY, types.uint8[:, ::1], types.float64[::1], types.float64[::1]), cache=True, nogil=True)
 def encode(X: np.ndarray, codes: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> bool:
-    """Write the codes and the grid of each row; return False at the first row that is on no grid of 256 or fewer levels.
-
-    The more frequent of the smallest and the largest entry has the code zero.
-    """
+    """Write the codes and the grid of each row; return False at the first row that is on no grid of 256 or fewer levels."""
     for i in range(X.shape[0]):
         x, into = X[i], codes[i, : X.shape[1]]
         low, high = x[0], x[0]
         for k in range(x.shape[0]):
             low, high = min(low, x[k]), max(high, x[k])
-        larger = np.int32(0)
-        for k in range(x.shape[0]):
-            larger += np.int32(x[k] == high) - np.int32(x[k] == low)
-        start, end = (np.float64(high), np.float64(low)) if larger > 0 else (np.float64(low), np.float64(high))
-        span = end - start
-        scale[i], offset[i] = 0.0, start
+        bottom, span = np.float64(low), np.float64(high) - np.float64(low)
+        scale[i], offset[i] = 0.0, bottom
         if not np.isfinite(span):
             return False
         if span == 0:
             into[:] = 0
             continue
         encoded = False
-        tolerance = _GRID_TOLERANCE * max(abs(start), abs(end))
+        tolerance = _GRID_TOLERANCE * max(abs(bottom), abs(np.float64(high)))
         for levels in range(_LARGEST_CODE, 0, -1):
-            if _encode_row(x, into, start, span / levels, tolerance):
+            if _encode_row(x, into, bottom, span / levels, tolerance):
                 scale[i] = span / levels
                 encoded = True
                 break

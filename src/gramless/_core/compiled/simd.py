@@ -132,16 +132,15 @@ def tile_step(
     vectors: Sequence[int],
     kind: Any,
     add: Callable[[Any, Any, Any, Any], Any],
-    places: Any = None,
 ) -> Callable[[Any, Sequence[Any]], Sequence[Any]]:
     """Return a step of `accumulate` for a strip and a panel, which store the numbers of their `shape` rows side by side.
 
     The step replaces each sum by `add(builder, sum, x, y)` for the broadcast number of a row of the strip and a vector of
-    the panel. `places` are the positions in the panel of the steps of the strip; by default step k follows step k - 1.
+    the panel.
     """
 
     def step(k: Any, sums: Sequence[Any]) -> Sequence[Any]:
-        here = at(builder, panel, times(builder, k, shape[1]) if places is None else builder.load(at(builder, places, k)))
+        here = at(builder, panel, times(builder, k, shape[1]))
         right = [load(builder, at(builder, here, kind.count * v), kind) for v in vectors]
         here = at(builder, strip, times(builder, k, shape[0]))
         new: list[Any] = []
