@@ -10,7 +10,7 @@ import importlib.util
 import math
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import scipy.linalg
@@ -29,56 +29,12 @@ except ImportError:  # scikit-learn contains a copy
     from sklearn.externals.array_api_compat import array_namespace, is_torch_array
 
 
-class Array(Protocol):
-    """Common interface of NumPy arrays and torch tensors.
-
-    Functions that also accept CSR matrices or `gramless._core.grid.GridRows` state it.
-    """
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def ndim(self) -> int: ...
-    @property
-    def dtype(self) -> Any: ...
-    @property
-    def T(self) -> Array: ...
-    def __len__(self) -> int: ...
-    def __getitem__(self, key: Any, /) -> Array: ...
-    def __setitem__(self, key: Any, value: Any, /) -> None: ...
-    def __array__(self) -> np.ndarray: ...
-    def __float__(self) -> float: ...
-    def __int__(self) -> int: ...
-    def __neg__(self) -> Array: ...
-    def __ne__(self, other: object, /) -> Any: ...
-    def __add__(self, other: Any, /) -> Array: ...
-    def __radd__(self, other: Any, /) -> Array: ...
-    def __sub__(self, other: Any, /) -> Array: ...
-    def __rsub__(self, other: Any, /) -> Array: ...
-    def __mul__(self, other: Any, /) -> Array: ...
-    def __rmul__(self, other: Any, /) -> Array: ...
-    def __truediv__(self, other: Any, /) -> Array: ...
-    def __rtruediv__(self, other: Any, /) -> Array: ...
-    def __pow__(self, other: Any, /) -> Array: ...
-    def __matmul__(self, other: Any, /) -> Array: ...
-    def __lt__(self, other: Any, /) -> Array: ...
-    def __le__(self, other: Any, /) -> Array: ...
-    def __gt__(self, other: Any, /) -> Array: ...
-    def __ge__(self, other: Any, /) -> Array: ...
-    def __and__(self, other: Any, /) -> Array: ...
-    def max(self) -> Any: ...
-    def min(self) -> Any: ...
-    def sum(self) -> Any: ...
-    def reshape(self, size: int, /, *sizes: int) -> Array: ...
+Array: TypeAlias = Any
+"""A NumPy array or torch tensor; functions that also accept CSR matrices or `gramless._core.grid.GridRows` state it."""
 
 
 class NotPositiveDefiniteError(ArithmeticError):
     """Raised by a Cholesky factorisation at a pivot that is not positive."""
-
-
-def cast_numpy(x: Array) -> np.ndarray:
-    """Return `x`, typed as a NumPy array for the type checker."""
-    return cast(np.ndarray, x)
 
 
 def namespace(*arrays: Array) -> Any:
@@ -97,7 +53,7 @@ def is_sparse(x: Any) -> TypeGuard[Any]:
     return sp.issparse(x)
 
 
-def is_grid(x: Any) -> TypeGuard[Any]:
+def is_grid(x: Any) -> bool:
     """Return True for `GridRows`."""
     return isinstance(x, _grid.GridRows)
 
@@ -149,7 +105,7 @@ def to_device(x: Array, device: str, dtype: Any = None) -> Array:
     if sp.issparse(x):
         if device != "cpu":
             return _dense_on_device(x, device, dtype)
-        return x if dtype is None else cast_numpy(x).astype(dtype, copy=False)
+        return x if dtype is None else x.astype(dtype, copy=False)
     if device == "cpu":
         host = to_numpy(x)
         return host if dtype is None else host.astype(dtype, copy=False)
@@ -176,7 +132,7 @@ def copied_ahead(x: Array, device: str, dtype: Any) -> Array:
     stream.synchronize()
     # The allocator must not reuse the memory for the next copy before the kernels have read it.
     copied.record_stream(torch.cuda.default_stream(device))
-    return cast(Array, copied)
+    return copied
 
 
 @cache
@@ -225,7 +181,7 @@ def astype(x: Array, dtype: Any) -> Array:
     """Return `x` in a NumPy dtype, without a copy if it has that dtype."""
     if is_torch(x):
         return x.to(getattr(import_torch(), np.dtype(dtype).name))
-    return cast_numpy(x).astype(dtype, copy=False)
+    return x.astype(dtype, copy=False)
 
 
 def to_half(x: Array, name: str) -> Array:
@@ -325,14 +281,14 @@ def dot(X: Array, Y: Array, out: Array | None = None) -> Array:
     if is_grid(X) and is_grid(Y):
         from gramless._core.compiled.integer_products import integer_products
 
-        block = np.empty((len(X), len(Y)), X.dtype) if out is None else cast_numpy(out)
+        block = np.empty((len(X), len(Y)), X.dtype) if out is None else out
         integer_products(X.codes, X.scale, X.offset, Y.codes, Y.scale, Y.offset, X.shape[1], *as_flat(block))
         return block
     X, Y = (side.astype(side.dtype) if is_grid(side) else side for side in (X, Y))
     if is_sparse(X) or is_sparse(Y):
         from gramless._core import sparse as _sparse
 
-        return _sparse.dot(X, Y, None if out is None else cast_numpy(out))
+        return _sparse.dot(X, Y, out)
     return matmul(X, Y.T, out=out)
 
 
@@ -345,7 +301,7 @@ def as_flat(block: np.ndarray) -> tuple[np.ndarray, int]:
     return as_strided(block, (max(0, block.shape[0] - 1) * stride + block.shape[1],), (block.itemsize,)), stride
 
 
-def has_contiguous_rows(block: Array) -> TypeGuard[np.ndarray]:
+def has_contiguous_rows(block: Array) -> bool:
     """Return whether a block is a NumPy array whose rows are contiguous and do not overlap."""
     if not isinstance(block, np.ndarray):
         return False
@@ -356,7 +312,7 @@ def matmul(A: Array, B: Array, out: Array | None = None) -> Array:
     """Return `A @ B`, in `out` if given."""
     if is_torch(A):
         return import_torch().matmul(A, B, out=out)
-    return np.matmul(A, B) if out is None else np.matmul(A, B, out=cast_numpy(out))
+    return np.matmul(A, B, out=out)
 
 
 def square_norms(X: Array) -> Array:
@@ -372,27 +328,27 @@ def square_norms(X: Array) -> Array:
 
 def exp_(x: Array) -> Array:
     """Compute the exponential in place."""
-    return x.exp_() if is_torch(x) else np.exp(x, out=cast_numpy(x))
+    return x.exp_() if is_torch(x) else np.exp(x, out=x)
 
 
 def tanh_(x: Array) -> Array:
     """Compute the hyperbolic tangent in place."""
-    return x.tanh_() if is_torch(x) else np.tanh(x, out=cast_numpy(x))
+    return x.tanh_() if is_torch(x) else np.tanh(x, out=x)
 
 
 def sqrt_(x: Array) -> Array:
     """Compute the square root in place."""
-    return x.sqrt_() if is_torch(x) else np.sqrt(x, out=cast_numpy(x))
+    return x.sqrt_() if is_torch(x) else np.sqrt(x, out=x)
 
 
 def clip_below_(x: Array, low: float) -> Array:
     """Raise every entry to at least `low`, in place."""
-    return x.clamp_(min=low) if is_torch(x) else np.maximum(x, low, out=cast_numpy(x))
+    return x.clamp_(min=low) if is_torch(x) else np.maximum(x, low, out=x)
 
 
 def clip_above_(x: Array, high: float) -> Array:
     """Lower every entry to at most `high`, in place."""
-    return x.clamp_(max=high) if is_torch(x) else np.minimum(x, high, out=cast_numpy(x))
+    return x.clamp_(max=high) if is_torch(x) else np.minimum(x, high, out=x)
 
 
 def integer_power_(x: Array, exponent: int) -> Array:
@@ -441,10 +397,10 @@ def cholesky_(A: Array) -> Array:
         if int(info) != 0:
             raise NotPositiveDefiniteError(f"pivot {int(info)} of {A.shape[0]} is not positive")
         return L
-    workers, flags = blas_threads(), cast_numpy(A).flags
+    workers, flags = blas_threads(), A.flags
     with one_blas_thread():
         if A.shape[0] > TUNING.untiled_rows and flags.c_contiguous and flags.writeable:
-            factor, info = A.T, factor_lower_(cast_numpy(A), workers)
+            factor, info = A.T, factor_lower_(A, workers)
         else:
             (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
             # LAPACK is column-major: the transposed view's upper factor is A's lower one, with no copy.
@@ -499,9 +455,9 @@ def add_gram_(S: Array, B: Array) -> Array:
             S[i:, i : i + width].addmm_(B[:, i:].T, B[:, i : i + width])
         return S
     workers = blas_threads()
-    if workers > 1 and B.shape[0] * B.shape[1] ** 2 >= TUNING.untiled_rows**3 and cast_numpy(S).flags.writeable:
+    if workers > 1 and B.shape[0] * B.shape[1] ** 2 >= TUNING.untiled_rows**3 and S.flags.writeable:
         with one_blas_thread():
-            add_lower_gram_(cast_numpy(S), cast_numpy(B), workers)
+            add_lower_gram_(S, B, workers)
         return S
     # Row-major B and S are column-major B^T and S^T, so BLAS updates their upper triangle without a copy.
     with _one_thread_if_small(S.shape[0]):
@@ -556,8 +512,8 @@ def row_argmax(A: Array) -> tuple[Array, Array]:
     if is_torch(A):
         values, columns = A.max(dim=1)
         return columns, values
-    columns = cast_numpy(A).argmax(axis=1)
-    return columns, np.take_along_axis(cast_numpy(A), columns[:, None], axis=1)[:, 0]
+    columns = A.argmax(axis=1)
+    return columns, np.take_along_axis(A, columns[:, None], axis=1)[:, 0]
 
 
 def move_rows_(sums: Array, X: Array, old: Array, new: Array, weights: Array) -> Array:
@@ -570,5 +526,5 @@ def move_rows_(sums: Array, X: Array, old: Array, new: Array, weights: Array) ->
         return totals.index_add_(0, old[moved], (X[moved] * -weights[moved, None]).to(sums.dtype))
     from gramless._core.compiled.scatter import move_rows
 
-    move_rows(*map(cast_numpy, (sums, X, old, new, weights)))
+    move_rows(sums, X, old, new, weights)
     return sums

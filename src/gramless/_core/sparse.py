@@ -85,10 +85,8 @@ def _city_block(x, x_column, x_start, y, y_column, y_start, out):
                 else:
                     total += abs(y[q])
                     q += 1
-            while p < x_start[i + 1]:
-                total += abs(x[p])
-                p += 1
-            while q < y_start[j + 1]:
-                total += abs(y[q])
-                q += 1
+            for rest in range(p, x_start[i + 1]):
+                total += abs(x[rest])
+            for rest in range(q, y_start[j + 1]):
+                total += abs(y[rest])
             out[i, j] = total

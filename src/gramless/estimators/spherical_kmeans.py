@@ -270,7 +270,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         sums = [xa.zeros((k, X.shape[1]), X, np.float64) for _ in range(workers_for(X, k))]
         old = xa.zeros((n,), X, np.int64) - 1
         # On a device the full product costs less than evaluating the bounds.
-        bounds = AngleBounds(xa.cast_numpy(X), xa.cast_numpy(scale)) if xa.device_of(X) == "cpu" else None
+        bounds = AngleBounds(X, scale) if xa.device_of(X) == "cpu" else None
         labels = xa.zeros((n,), X, np.int64) if bounds is None else bounds.labels
         drift = None
 
@@ -282,7 +282,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             if bounds is None:
                 nearest(X, centres, labels, visit=move)
             else:
-                bounds.assign(xa.cast_numpy(centres), drift, move)
+                bounds.assign(centres, drift, move)
             # The cosines of a cluster add up to <sum, centroid>.
             inertia = max(0.0, float(mass.sum()) - float((sum(sums[1:], sums[0]) * centres).sum()))
             counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)

@@ -102,8 +102,7 @@ class Kernel(BaseEstimator):
             A value for each row.
         """
         xp, blocks = xa.namespace(X), slices(X.shape[0], 64)
-        diagonal: Array = xp.concat([xp.linalg.diagonal(self(X[rows], X[rows])) for rows in blocks])
-        return diagonal
+        return xp.concat([xp.linalg.diagonal(self(X[rows], X[rows])) for rows in blocks])
 
     def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
         """Return the block `K(X[rows], X[columns])`; a precomputed kernel reads it from `X`.
@@ -462,8 +461,7 @@ class ScaledColumns(ColumnwiseKernel):
         if scales.shape != (X.shape[1],):
             raise ValueError(f"scales has shape {scales.shape} for {X.shape[1]} columns; give one for each")
         if xa.is_sparse(X):
-            scaled: Array = (X @ sp.diags_array(scales.astype(X.dtype))).tocsr()
-            return scaled
+            return (X @ sp.diags_array(scales.astype(X.dtype))).tocsr()
         return X * xa.like(scales, X)
 
 

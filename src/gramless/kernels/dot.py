@@ -192,5 +192,4 @@ class Sigmoid(InnerProductKernel):
 def _inverse_norms(X: Array) -> Array:
     """Return `1 / ||x||` for each row, zero for a row of zeros."""
     norms = xa.square_norms(X) ** 0.5
-    inverse: Array = (norms > 0) / xa.namespace(norms).where(norms > 0, norms, norms + 1)
-    return inverse
+    return (norms > 0) / xa.namespace(norms).where(norms > 0, norms, norms + 1)

@@ -13,12 +13,10 @@ Reference: Vedaldi and Zisserman (2012), Efficient additive kernels via explicit
 
 from __future__ import annotations
 
-import numpy as np
-
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.kernels.base import Kernel
-from gramless.kernels.stationary import UnitDiagonalKernel
+from gramless.kernels.stationary import UnitDiagonalKernel, sums_over_features
 
 
 class HistogramKernel(Kernel):
@@ -28,8 +26,7 @@ class HistogramKernel(Kernel):
     _loop = ""
 
     def diag(self, X: Array) -> Array:
-        sums: Array = xa.namespace(X).sum(X, axis=1)
-        return sums
+        return xa.namespace(X).sum(X, axis=1)
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         xa.check_same_columns(X, Y)
@@ -39,13 +36,7 @@ class HistogramKernel(Kernel):
                     f"{type(self).__name__} compares histograms and needs non-negative features; the smallest value is "
                     f"{float(part.min()):g}. Shift or rescale the features (for example to [0, 1]) first."
                 )
-        if xa.is_torch(X):
-            return _by_feature(self._loop, X, Y, out)
-        from gramless._core.compiled import register_tiles
-
-        block = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.cast_numpy(out)
-        register_tiles.fill(getattr(register_tiles, self._loop.upper()), xa.cast_numpy(X), xa.cast_numpy(Y), block)
-        return block
+        return sums_over_features(self._loop, X, Y, out)
 
 
 class Chi2(HistogramKernel):
@@ -67,7 +58,7 @@ class Chi2(HistogramKernel):
     array([[1.    , 0.6667]])
     """
 
-    _loop = "harmonic"
+    _loop = "HARMONIC"
 
 
 class ExpChi2(UnitDiagonalKernel, HistogramKernel):
@@ -96,7 +87,7 @@ class ExpChi2(UnitDiagonalKernel, HistogramKernel):
     array([[1.    , 0.5134]])
     """
 
-    _loop = "chi_square"
+    _loop = "CHI_SQUARE"
 
     def _distances(self, X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
         return HistogramKernel.__call__(self, X, Y, out)
@@ -121,20 +112,4 @@ class Intersection(HistogramKernel):
     array([[1. , 0.5]])
     """
 
-    _loop = "intersection"
-
-
-def _by_feature(loop: str, X: Array, Y: Array, out: Array | None) -> Array:
-    """Return the sums on a torch device by one `(n, m)` update for each feature, without an (n, m, d) temporary."""
-    total = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
-    total[...] = 0
-    tiny = float(np.finfo(xa.numpy_dtype(X)).tiny)
-    for k in range(X.shape[1]):
-        x, y = X[:, k, None], Y[None, :, k]
-        if loop == "intersection":
-            total += xa.namespace(X).minimum(x, y)
-        elif loop == "harmonic":
-            total += 2 * x * y / xa.clip_below_(x + y, tiny)
-        else:
-            total += (x - y) ** 2 / xa.clip_below_(x + y, tiny)
-    return total
+    _loop = "INTERSECTION"

@@ -39,8 +39,7 @@ class Precomputed(Kernel):
         return xa.copied(X, out)
 
     def diag(self, X: Array) -> Array:
-        diagonal: Array = xa.namespace(X).linalg.diagonal(X) + 0
-        return diagonal
+        return xa.namespace(X).linalg.diagonal(X) + 0
 
     def block(self, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
         return xa.copied(xa.take_rows(xa.take_rows(X, rows).T, columns).T, out)

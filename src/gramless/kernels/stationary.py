@@ -54,7 +54,7 @@ def without_offset(X: Array, Y: Array) -> tuple[Array, Array]:
 def offset_to_remove(Y: np.ndarray) -> np.ndarray:
     """Return the vector that `without_offset` subtracts; zeros if the points are not shifted."""
     centre = _offset(Y)
-    return np.zeros(Y.shape[1], Y.dtype) if centre is None else xa.cast_numpy(centre).astype(Y.dtype)
+    return np.zeros(Y.shape[1], Y.dtype) if centre is None else centre.astype(Y.dtype)
 
 
 def _offset(Y: Array) -> Array | None:
@@ -185,18 +185,16 @@ class RBF(UnitDiagonalKernel):
         gamma = resolve_gamma(self.gamma, X)
         if isinstance(X, np.ndarray) and isinstance(Y, np.ndarray) and X.size * Y.shape[0] <= TUNING.few_differences:
             difference = (X[:, None, :] - Y[None, :, :]) * gamma**0.5
-            block = np.einsum("ijk,ijk->ij", difference, difference, out=None if out is None else xa.cast_numpy(out))
+            block = np.einsum("ijk,ijk->ij", difference, difference, out=out)
             return xa.exp_(np.negative(block, out=block))
         n_values = X.shape[0] * Y.shape[0]
         if can_use_register_tiles(X, Y, n_values, compiled_values):
             from gramless._core.compiled import register_tiles
 
-            rows, others = xa.cast_numpy(X), xa.cast_numpy(Y)
-            values = np.empty((len(rows), len(others)), rows.dtype) if out is None else xa.cast_numpy(out)
-            if values.dtype == rows.dtype:
-                shift = offset_to_remove(others)
+            values = np.empty((len(X), len(Y)), X.dtype) if out is None else out
+            if values.dtype == X.dtype:
                 scale = register_tiles.gaussian_scale(gamma)
-                register_tiles.fill(register_tiles.GAUSSIAN, rows, others, values, shift, scale)
+                register_tiles.fill(register_tiles.GAUSSIAN, X, Y, values, offset_to_remove(Y), scale)
                 return values
         X, Y = without_offset(X, Y)
         # Scaling the points instead of the block saves a pass over the block, and squares stay in the range of float32.
@@ -206,7 +204,7 @@ class RBF(UnitDiagonalKernel):
         if n_values >= compiled_values and xa.has_contiguous_rows(block) and block.dtype == np.float32:
             from gramless._core.compiled.register_tiles import exp_of_products
 
-            exp_of_products(*xa.as_flat(block), xa.cast_numpy(half_x), xa.cast_numpy(half_y))
+            exp_of_products(*xa.as_flat(block), half_x, half_y)
             return block
         block -= half_x[:, None]
         block -= half_y[None, :]
@@ -373,16 +371,30 @@ class Equality(UnitDiagonalKernel):
         return resolve_gamma("auto" if self.gamma == "scale" else self.gamma, X)
 
     def _distances(self, X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
-        out = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
-        if xa.is_torch(X):
-            out[...] = 0
-            for k in range(int(X.shape[1])):
-                out += X[:, k : k + 1] != Y[None, :, k]
-        else:
-            from gramless._core.compiled import register_tiles
+        return sums_over_features("DIFFERING", X, Y, out)
 
-            register_tiles.fill(register_tiles.DIFFERING, xa.cast_numpy(X), xa.cast_numpy(Y), xa.cast_numpy(out))
-        return out
+
+def sums_over_features(function: str, X: Array, Y: Array, out: Array | None) -> Array:
+    """Return the sums of a function of `register_tiles`; on a torch device by one update of the block for each feature."""
+    block = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
+    if not xa.is_torch(X):
+        from gramless._core.compiled import register_tiles
+
+        register_tiles.fill(getattr(register_tiles, function), X, Y, block)
+        return block
+    block[...] = 0
+    tiny = float(np.finfo(xa.numpy_dtype(X)).tiny)
+    for k in range(X.shape[1]):
+        x, y = X[:, k, None], Y[None, :, k]
+        if function == "DIFFERING":
+            block += x != y
+        elif function == "INTERSECTION":
+            block += xa.namespace(X).minimum(x, y)
+        elif function == "HARMONIC":
+            block += 2 * x * y / xa.clip_below_(x + y, tiny)
+        else:
+            block += (x - y) ** 2 / xa.clip_below_(x + y, tiny)
+    return block
 
 
 def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
@@ -423,12 +435,8 @@ def _city_block(X: Array, Y: Array, out: Array | None, compiled_values: int) -> 
     if xa.is_sparse(X) or xa.is_sparse(Y):
         from gramless._core import sparse
 
-        return sparse.city_block(X, Y, None if out is None else xa.cast_numpy(out))
-    into = np.empty((X.shape[0], Y.shape[0]), dtype=X.dtype) if out is None else xa.cast_numpy(out)
-    if into.size < compiled_values:
-        into[...] = cdist(xa.cast_numpy(X), xa.cast_numpy(Y), "cityblock")
-        return into
-    from gramless._core.compiled import register_tiles
-
-    register_tiles.fill(register_tiles.CITY_BLOCK, xa.cast_numpy(X), xa.cast_numpy(Y), into)
-    return into
+        return sparse.city_block(X, Y, out)
+    if X.shape[0] * Y.shape[0] >= compiled_values:
+        return sums_over_features("CITY_BLOCK", X, Y, out)
+    distances = cdist(X, Y, "cityblock")
+    return distances.astype(X.dtype, copy=False) if out is None else xa.copied(distances, out)

@@ -40,8 +40,7 @@ def predictions_converged(
 
 def normal_objective(W: Array, R: Array, rhs: Array, target_squares: Array) -> Array:
     """Return the objective of each output of the preconditioned normal equations, for the residual `R = rhs - B W`."""
-    objective: Array = target_squares - xa.namespace(W).sum(W * (rhs + R), axis=0)
-    return objective
+    return target_squares - xa.namespace(W).sum(W * (rhs + R), axis=0)
 
 
 def normal_predictions_converged(rhs: Array, target_squares: Array, tol: float) -> Callable[[Array, Array], bool]:

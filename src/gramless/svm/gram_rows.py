@@ -300,10 +300,10 @@ class StoredGram:
 
     def fill(self, out: np.ndarray, idx: np.ndarray, fresh: np.ndarray) -> None:
         """Write the rows and columns at positions `fresh` of `K[idx][:, idx]`."""
-        from gramless._core.compiled.smo_loops import gather, gather_columns
+        from gramless._core.compiled.smo_loops import gather, mirror
 
         gather(self.K, idx[fresh], idx, fresh, out)
-        gather_columns(self.K, idx, fresh, out)
+        mirror(out, fresh, idx.size)
 
     def add(self, updates: Sequence[Update]) -> None:
         """Compute `total += weights @ K[idx]` for each update `(idx, weights, total)`."""

@@ -29,7 +29,6 @@ from typing import TypeAlias
 import numpy as np
 from scipy.optimize import minimize
 
-from gramless._core import arrays as xa
 from gramless._core.lapack import gram_of_lower_in_place
 from gramless._core.targets.columns import split_bias
 from gramless._core.threads import CPU_TILE, one_blas_thread, slices
@@ -110,7 +109,7 @@ def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:
     """
     n = len(points)
     if n >= CPU_TILE:
-        return xa.cast_numpy(KernelOperator(points, kernel, np.zeros(n, points.dtype)).dense())
+        return KernelOperator(points, kernel, np.zeros(n, points.dtype)).dense()
     K = np.zeros((n, n), points.dtype)
     for rows in slices(n, _STRIP_ROWS):
         kernel(points[rows], points[rows.start :], out=K[rows, rows.start :])
@@ -132,9 +131,9 @@ def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarra
     `dK_ij / d log s_k` is the second matrix times `|x_ik - x_jk|` for the Laplacian, and times `(x_ik - x_jk)^2` otherwise.
     """
     if name == "laplacian":
-        K = xa.cast_numpy(Laplacian(gamma)(X, X))
+        K = Laplacian(gamma)(X, X)
         return K, -gamma * K
-    distances = xa.cast_numpy(euclidean_distances(X, X))
+    distances = euclidean_distances(X, X)
     if name == "rbf":
         K = np.exp(-gamma * distances**2)
         return K, -2 * gamma * K

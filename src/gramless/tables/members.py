@@ -15,7 +15,6 @@ from threading import Lock
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from gramless._core import arrays as xa
 from gramless._core.memory import MemoryEstimate, format_bytes
 from gramless._core.threads import blas_threads, parallel_for
 from gramless.kernels import Kernel, Laplacian, ScaledColumns
@@ -88,7 +87,7 @@ def _expansion(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarr
         X, points, kernel = X * scales, points * scales, kernel.kernel
     n_values, least = len(X) * len(points), KERNEL_TUNING.compiled_values
     if not isinstance(kernel, Laplacian) or n_values < least:
-        return xa.cast_numpy(expand(kernel, X, points, coef))
+        return expand(kernel, X, points, coef)
     out = np.empty((len(X), coef.shape[1]), coef.dtype)
     # Every block has at least `least` values, and few enough for the cache.
     blocks = np.array_split(np.arange(len(X)), min(len(X), max(1, n_values // (4 * least))))

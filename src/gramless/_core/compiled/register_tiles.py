@@ -199,69 +199,54 @@ def _tile(
     return signature, generate
 
 
-@intrinsic
-def _dots(context: Any, values: Any, stride: Any, coef: Any, steps: Any, out: Any, number: Any) -> Any:
-    """Set `out[row][column]` to the product of kernel values and coefficients packed as [steps][columns][lanes].
+def _dots(
+    builder: Any, values: Any, stride: Any, coef: Any, steps: Any, out: Any, stored: Any, kind: Any, width: int
+) -> None:
+    """Set `out[row][column]` to the product of kernel values and coefficients packed as [steps][columns][lanes]."""
+    rows = [_simd.at(builder, values, _simd.times(builder, stride, i)) for i in range(STRIP_ROWS)]
 
-    Array arguments are addresses; `number` only passes their dtype.
-    """
-    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number)
-    kind = _kind(number)
+    def step(k: Any, sums: Any) -> list[Any]:
+        here = _simd.at(builder, coef, _simd.times(builder, k, width * kind.count))
+        right = [_simd.load(builder, _simd.at(builder, here, kind.count * c), kind) for c in range(width)]
+        along = _simd.times(builder, k, kind.count)
+        new = []
+        for i in range(STRIP_ROWS):
+            left = _simd.load(builder, _simd.at(builder, rows[i], along), kind)
+            new += [_fma(builder, left, right[c], sums[i * width + c]) for c in range(width)]
+        return new
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values, coef, out = (_simd.pointer(builder, arguments[i], kind.element) for i in (0, 2, 4))
-        rows = [_simd.at(builder, values, _simd.times(builder, arguments[1], i)) for i in range(STRIP_ROWS)]
-
-        def step(k: Any, sums: Any) -> list[Any]:
-            here = _simd.at(builder, coef, _simd.times(builder, k, _COLUMNS * kind.count))
-            right = [_simd.load(builder, _simd.at(builder, here, kind.count * c), kind) for c in range(_COLUMNS)]
-            along = _simd.times(builder, k, kind.count)
-            new = []
-            for i in range(STRIP_ROWS):
-                left = _simd.load(builder, _simd.at(builder, rows[i], along), kind)
-                new += [_fma(builder, left, right[c], sums[i * _COLUMNS + c]) for c in range(_COLUMNS)]
-            return new
-
-        zero = ir.Constant(kind.element, 0.0)
-        for place, value in enumerate(_simd.accumulate(builder, arguments[3], STRIP_ROWS * _COLUMNS, kind, step)):
-            builder.store(_simd.add_lanes(builder, value, zero), _simd.at(builder, out, place))
-        return context.get_dummy_value()
-
-    return signature, generate
+    zero = ir.Constant(kind.element, 0.0)
+    for place, value in enumerate(_simd.accumulate(builder, steps, STRIP_ROWS * width, kind, step)):
+        builder.store(_simd.add_lanes(builder, value, zero), _simd.at(builder, out, place))
 
 
-@intrinsic
-def _add_transposed(context: Any, values: Any, stride: Any, factors: Any, steps: Any, out: Any, number: Any) -> Any:
+def _add_transposed(
+    builder: Any, values: Any, stride: Any, factors: Any, steps: Any, out: Any, stored: Any, kind: Any, width: int
+) -> None:
     """Add the product of the transposed kernel values and the factors of shape (rows, columns) to `out`.
 
-    `out` is packed as [steps][columns][lanes]; other arguments are as in `_dots`.
+    `out` is packed as [steps][columns][lanes].
     """
-    signature = types.void(types.uintp, types.intp, types.uintp, types.intp, types.uintp, number)
-    kind = _kind(number)
+    rows = [_simd.at(builder, values, _simd.times(builder, stride, i)) for i in range(STRIP_ROWS)]
+    weights = [_simd.broadcast(builder, builder.load(_simd.at(builder, factors, i))) for i in range(STRIP_ROWS * width)]
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values, factors, out = (_simd.pointer(builder, arguments[i], kind.element) for i in (0, 2, 4))
-        rows = [_simd.at(builder, values, _simd.times(builder, arguments[1], i)) for i in range(STRIP_ROWS)]
-        weights = [
-            _simd.broadcast(builder, builder.load(_simd.at(builder, factors, i))) for i in range(STRIP_ROWS * _COLUMNS)
-        ]
+    def step(k: Any, sums: Any) -> list[Any]:
+        here = _simd.at(builder, out, _simd.times(builder, k, width * kind.count))
+        places = [_simd.at(builder, here, kind.count * c) for c in range(width)]
+        totals = [_simd.load(builder, place, kind) for place in places]
+        along = _simd.times(builder, k, kind.count)
+        for i in range(STRIP_ROWS):
+            value = _simd.load(builder, _simd.at(builder, rows[i], along), kind)
+            totals = [_fma(builder, value, weights[i * width + c], totals[c]) for c in range(width)]
+        for total, place in zip(totals, places, strict=True):
+            _simd.store(builder, total, place)
+        return []
 
-        def step(k: Any, sums: Any) -> list[Any]:
-            here = _simd.at(builder, out, _simd.times(builder, k, _COLUMNS * kind.count))
-            places = [_simd.at(builder, here, kind.count * c) for c in range(_COLUMNS)]
-            totals = [_simd.load(builder, place, kind) for place in places]
-            along = _simd.times(builder, k, kind.count)
-            for i in range(STRIP_ROWS):
-                value = _simd.load(builder, _simd.at(builder, rows[i], along), kind)
-                totals = [_fma(builder, value, weights[i * _COLUMNS + c], totals[c]) for c in range(_COLUMNS)]
-            for total, place in zip(totals, places, strict=True):
-                _simd.store(builder, total, place)
-            return []
+    _simd.accumulate(builder, steps, 0, kind, step)
 
-        _simd.accumulate(builder, arguments[3], 0, kind, step)
-        return context.get_dummy_value()
 
-    return signature, generate
+_times_columns = _simd.product(_dots, (_COLUMNS,))
+_transposed_times_columns = _simd.product(_add_transposed, (_COLUMNS,))
 
 
 # A separate function, so that numba compiles the intrinsic once for each precision and not at each call. The tiles are given
@@ -408,7 +393,7 @@ def _multiply_strip(
     lanes, zero = coef.shape[3], values.dtype.type(0)
     weights = coef.ctypes.data + coef.strides[0] * pair + coef.strides[1] * (start * PANEL_POINTS // lanes)
     n_vectors = (stop - start) * PANEL_POINTS // lanes
-    _dots(values.ctypes.data, stride, weights, n_vectors, sums.ctypes.data, zero)  # type: ignore[call-arg]
+    _times_columns(values.ctypes.data, stride, weights, n_vectors, sums.ctypes.data, zero, zero, _COLUMNS)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -477,7 +462,8 @@ def multiply_lower_tiles(
                         if i != j:
                             weights = factors.ctypes.data + factors.strides[0] * pair + factors.strides[1] * s * STRIP_ROWS
                             totals = below.ctypes.data + below.strides[0] * pair
-                            _add_transposed(values.ctypes.data, width, weights, n_vectors, totals, zero)
+                            place = values.ctypes.data
+                            _transposed_times_columns(place, width, weights, n_vectors, totals, zero, zero, _COLUMNS)
                     if i != j and ((s - first_strip) % _SUMMED_STRIPS == _SUMMED_STRIPS - 1 or s == last_strip - 1):
                         for pair in range(n_pairs):
                             for v in range(n_vectors):

@@ -152,6 +152,41 @@ def tile_step(
     return step
 
 
+def _vectors(entry: Any, number: Any) -> tuple[Any, Any]:
+    """Return the vector types in which entries of the tile are loaded and summed, given the dtypes of tile and columns."""
+    if number == types.float32:
+        return FLOATS, FLOATS
+    return DOUBLES if entry == types.float64 else HALF_FLOATS, DOUBLES
+
+
+def product(multiply: Callable[..., None], widths: Sequence[int]) -> Any:
+    """Return an intrinsic that computes products of `entries` and a few columns V, all sums of which stay in registers.
+
+    It calls the code that `multiply` generates for the given number of columns, one of `widths`. One call computes one
+    group of columns, which starts at the given addresses. `entry` and `number` only pass the dtypes of the tile and of V.
+    """
+
+    @intrinsic
+    def times_columns(
+        context: Any, entries: Any, stride: Any, V: Any, steps: Any, out: Any, entry: Any, number: Any, columns: Any
+    ) -> Any:
+        address = types.uintp
+        signature = types.void(address, types.intp, address, types.intp, address, entry, number, types.intp)
+        stored, summed = _vectors(entry, number)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            entries = pointer(builder, arguments[0], stored.element)
+            V, out = (pointer(builder, arguments[i], summed.element) for i in (2, 4))
+            for width in widths:
+                with builder.if_then(builder.icmp_signed("==", arguments[7], ir.Constant(I64, width))):
+                    multiply(builder, entries, arguments[1], V, arguments[3], out, stored, summed, width)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return times_columns
+
+
 def suffix(kind: Any) -> str:
     """Return the suffix of LLVM intrinsics for a floating-point number or a vector of such numbers."""
     element = getattr(kind, "element", kind)

@@ -208,16 +208,6 @@ def gather(rows: np.ndarray, slots: np.ndarray, columns: np.ndarray, at: np.ndar
 
 
 @numba.njit(cache=True, nogil=True)
-def gather_columns(K: np.ndarray, idx: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
-    """Set `out[r, at] = K[idx[r], idx[at]]` for every `r`."""
-    for r in range(idx.size):
-        row = K[idx[r]]
-        target = out[r]
-        for c in range(at.size):
-            target[at[c]] = row[idx[at[c]]]
-
-
-@numba.njit(cache=True, nogil=True)
 def scatter(values: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
     """Set `out[rows[r], columns[c]] = values[r, c]`."""
     for r in range(rows.size):

@@ -16,9 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 
 from gramless._core.compiled import simd as _simd
 from gramless._core.compiled.compiler import numba
@@ -34,13 +32,6 @@ def _shape(width: int) -> tuple[int, int]:
     if width % 6 == 0:
         return (24 // width, 1) if _simd.LANES == 16 else (2, width // 6)
     return min(4, (16 if _simd.LANES == 16 else 8) // width), 1
-
-
-def _vectors(entry: Any, number: Any) -> tuple[Any, Any]:
-    """Return the vector types in which entries of the tile are loaded and summed, given the dtypes of tile and columns."""
-    if number == types.float32:
-        return _simd.FLOATS, _simd.FLOATS
-    return _simd.DOUBLES if entry == types.float64 else _simd.HALF_FLOATS, _simd.DOUBLES
 
 
 def _load_entries(builder: Any, base: Any, stored: Any, summed: Any) -> Any:
@@ -59,34 +50,6 @@ def _add_outer(builder: Any, entries: Any, factor: Callable[[int], Any], sums: A
             name = f"llvm.fma.{_simd.suffix(column.type)}"
             new[place] = _simd.call(builder, name, column.type, entries[r], column, sums[place])
     return new
-
-
-def _product(multiply: Callable[..., None]) -> Any:
-    """Return an intrinsic that adds products to `out`, all sums of which stay in registers.
-
-    It calls the code that `multiply` generates for the given number of columns, one of `WIDTHS`. One call computes one
-    group of columns, which starts at the given addresses. `entry` and `number` only pass the dtypes of the tile and of V.
-    """
-
-    @intrinsic
-    def product(
-        context: Any, entries: Any, stride: Any, V: Any, steps: Any, out: Any, entry: Any, number: Any, columns: Any
-    ) -> Any:
-        address = types.uintp
-        signature = types.void(address, types.intp, address, types.intp, address, entry, number, types.intp)
-        stored, summed = _vectors(entry, number)
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            entries = _simd.pointer(builder, arguments[0], stored.element)
-            V, out = (_simd.pointer(builder, arguments[i], summed.element) for i in (2, 4))
-            for width in WIDTHS:
-                with builder.if_then(builder.icmp_signed("==", arguments[7], ir.Constant(_simd.I64, width))):
-                    multiply(builder, entries, arguments[1], V, arguments[3], out, stored, summed, width)
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return product
 
 
 def _multiply_rows(
@@ -138,8 +101,8 @@ def _multiply_vectors(
         _simd.store(builder, builder.fadd(_simd.load(builder, target, summed), value), target)
 
 
-_times_rows = _product(_multiply_rows)
-_times_vectors = _product(_multiply_vectors)
+_times_rows = _simd.product(_multiply_rows, WIDTHS)
+_times_vectors = _simd.product(_multiply_vectors, WIDTHS)
 
 
 @numba.njit(

@@ -91,8 +91,7 @@ class DenseOperator(Operator):
         return xa.submatrix(self.A, idx, idx) + 0
 
     def diag(self) -> Array:
-        diagonal: Array = xa.namespace(self.A).linalg.diagonal(self.A)
-        return diagonal
+        return xa.namespace(self.A).linalg.diagonal(self.A)
 
     def dense(self, dtype: Any = None) -> Array:
         return (self.A if dtype is None else xa.astype(self.A, dtype)) + 0
@@ -112,8 +111,7 @@ class BorderedOperator(Operator):
         xp = xa.namespace(V)
         # A float32 sum of n terms of both signs would lose the digits that decide whether it is zero.
         total = xp.sum(coef, axis=0, keepdims=True, dtype=xp.float64)
-        product: Array = xp.concat([self.inner @ coef + bias, xa.astype(total, xa.numpy_dtype(V))])
-        return product
+        return xp.concat([self.inner @ coef + bias, xa.astype(total, xa.numpy_dtype(V))])
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
         """Return the rows `idx`; row `n` is the border."""
@@ -132,8 +130,7 @@ class BorderedOperator(Operator):
     def diag(self) -> Array:
         """Return the diagonal of `A` and a zero."""
         inner = self.inner.diag()
-        diagonal: Array = xa.namespace(inner).concat([inner, xa.zeros((1,), inner)])
-        return diagonal
+        return xa.namespace(inner).concat([inner, xa.zeros((1,), inner)])
 
 
 class LinearSystem:
@@ -166,8 +163,7 @@ class LinearSystem:
         total = weights.sum()
         coef = coef - weights * (xp.sum(coef, axis=0) / total)
         bias = xp.sum(weights * (Z - kernel_product(coef)), axis=0) / total
-        exact: Array = xp.concat([coef, bias[None]], axis=0)
-        return exact
+        return xp.concat([coef, bias[None]], axis=0)
 
     def split(self, W: Array) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients of shape (n, k) and bias of shape (k,) as NumPy arrays."""

@@ -118,12 +118,12 @@ def expand_groups(
     same = xa.numpy_dtype(X) == xa.numpy_dtype(coef)
     if type(kernel) is RBF and same and can_use_register_tiles(X, points, n_values, TUNING.min_values_for_registers):
         gamma = resolve_gamma(kernel.gamma, X)
-        packed = PackedGaussian(gamma, xa.cast_numpy(points), xa.to_numpy(coef), bounds, into)
+        packed = PackedGaussian(gamma, points, xa.to_numpy(coef), bounds, into)
         sums = np.zeros((X.shape[0], n_columns))
         # Each thread gets the same number of tasks, all of the same size.
         workers = workers_for(kernel, X) if operations >= TUNING.min_operations_for_threads else 1
         tasks = slices(X.shape[0], -(-X.shape[0] // (workers * -(-X.shape[0] // (workers * CPU_TILE)))))
-        parallel_for(tasks, lambda rows: packed.add(xa.cast_numpy(X[rows]), sums[rows]), workers, blas=False)
+        parallel_for(tasks, lambda rows: packed.add(X[rows], sums[rows]), workers, blas=False)
         return sums
     scores = xa.zeros((X.shape[0], n_columns), coef)
     is_small = n_values < TUNING.min_values_for_registers and not (xa.is_grid(X) or xa.is_torch(X))

@@ -95,13 +95,13 @@ class KernelOperator(Operator):
         """The product of a Gaussian matrix whose values are recomputed in registers, or None if tiles are computed."""
         if not (is_register_problem(self.kernel, *self.X.shape) and can_use_register_tiles(self.X, self.X, 0, 0)):
             return None
-        return SymmetricGaussian(resolve_gamma(self.kernel.gamma, self.X), xa.cast_numpy(self.X))
+        return SymmetricGaussian(resolve_gamma(self.kernel.gamma, self.X), self.X)
 
     def __matmul__(self, V: Array) -> Array:
         if self.fused is not None:
             return self.fused(self.X, V) + self.ridge[:, None] * V
         if not self.cache and self._in_registers is not None:
-            return self._in_registers @ xa.cast_numpy(V) + self.ridge[:, None] * V
+            return self._in_registers @ V + self.ridge[:, None] * V
         while True:
             try:
                 return self._tiled_product(V)

@@ -164,8 +164,7 @@ class NormalFactors:
             evaluate(kernel, points[rows], points, out=self._matrix[rows])
 
     def _diagonal(self) -> Array:
-        diagonal: Array = xa.namespace(self._matrix).linalg.diagonal(self._matrix)
-        return diagonal
+        return xa.namespace(self._matrix).linalg.diagonal(self._matrix)
 
     def _lower(self, which: int) -> Array:
         """Return a matrix with `L` (0) or `A^T` (1) in its lower triangle; both share one matrix, and its diagonal."""

@@ -114,7 +114,7 @@ class CompiledSums:
     def add(self, tile: Array, rows: slice, columns: slice) -> None:
         """Add the products of a tile for both halves of the matrix."""
         factors = self.V.rows, self.V.panels
-        self.V.add(xa.cast_numpy(tile), rows, columns, factors, self.sums, True, rows != columns)
+        self.V.add(tile, rows, columns, factors, self.sums, True, rows != columns)
 
     def total(self) -> np.ndarray:
         """Return the sums in the shape and precision of the right-hand side."""

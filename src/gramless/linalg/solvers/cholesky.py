@@ -77,7 +77,7 @@ class Cholesky(Solver):
         for _ in range(TUNING.refinements + 1):
             if original is None:
                 with one_blas_thread() if W.shape[1] <= TUNING.one_thread_columns else nullcontext():
-                    R = B - product_from_upper(xa.to_numpy(A), xa.to_numpy(diagonal), xa.cast_numpy(W))
+                    R = B - product_from_upper(xa.to_numpy(A), xa.to_numpy(diagonal), W)
             else:
                 R = B - original @ W
             previous, residual = residual, xa.norm(R) / z_norm
