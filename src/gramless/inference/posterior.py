@@ -348,7 +348,7 @@ def _plan_batches(model: LeastSquaresModel, dtype: Any, budget: int, tuning: Inf
 
     def planned(columns: int, m: int | str) -> SolverPlan:
         size = ProblemSize(n, d, columns + LINALG_TUNING.n_probes + 1, dtype, model.device, model.kernel)
-        return make_plan(size, "cg", budget, n_landmarks=m)
+        return make_plan(size, CG(n_landmarks=m), budget)
 
     rows = tuning.new_rows
     while True:
