@@ -67,6 +67,7 @@ RENAMED = {
     "gramless.learners": "gramless.streaming.learners",
     "gramless.program": "gramless.cli",
     "gramless.solvers": "gramless.linalg.solvers",
+    "gramless.solvers.kaczmarz_mp": "gramless.linalg.solvers.kaczmarz",
     "gramless.targets": "gramless._core.targets",
     "gramless.uncertainty": "gramless.inference",
     # 0.1.0: classes

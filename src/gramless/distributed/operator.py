@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+
 from gramless._core.arrays import Array
 from gramless.distributed.cluster import reduce_in_tree
 from gramless.distributed.collections import Piece, Rows

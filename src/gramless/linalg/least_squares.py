@@ -77,10 +77,8 @@ class LeastSquaresSettings:
 
         `dense` means that the rows are a dense array in the memory of this process.
         """
-        budget, storage, precision = parse_budget(self.memory_budget, device), storage_of(self.device), precision_of(self.device)
-        size = ProblemSize(
-            *shape, n_outputs, dtype, device, kernel, storage, precision, dense=dense, tuning=self.tuning
-        )
+        budget, on_device = parse_budget(self.memory_budget, device), (storage_of(self.device), precision_of(self.device))
+        size = ProblemSize(*shape, n_outputs, dtype, device, kernel, *on_device, dense=dense, tuning=self.tuning)
         if self.n_Cs:
             return leave_one_out_path_plan(size, self.n_Cs, budget)
         tol = self.solver.tol if isinstance(self.solver, Solver) else self.tol

@@ -101,9 +101,7 @@ def _method(solver: str | Solver) -> Solver:
     return solver if isinstance(solver, Solver) else SOLVERS[solver]()
 
 
-def make_plan(
-    s: ProblemSize, solver: str | Solver, budget: int, *, tol: float = 1e-3, C: float = np.inf
-) -> SolverPlan:
+def make_plan(s: ProblemSize, solver: str | Solver, budget: int, *, tol: float = 1e-3, C: float = np.inf) -> SolverPlan:
     """Choose what `solver="auto"` leaves open, or raise a `MemoryError` that names the setting to change.
 
     `C` is the inverse regularisation strength for kernels with `k(x, x) = 1`; infinity means that the number of iterations

@@ -4,8 +4,7 @@ from gramless.linalg.solvers.averaged import Averaged
 from gramless.linalg.solvers.base import Solver, SolveResult, Status, Step, check_requirements, solve
 from gramless.linalg.solvers.cg import CG
 from gramless.linalg.solvers.cholesky import Cholesky
-from gramless.linalg.solvers.kaczmarz import Kaczmarz
-from gramless.linalg.solvers.kaczmarz_mp import KaczmarzMP
+from gramless.linalg.solvers.kaczmarz import Kaczmarz, KaczmarzMP
 from gramless.linalg.solvers.matching_pursuit import MatchingPursuit
 from gramless.linalg.solvers.nystrom_committee import NystromCommittee
 from gramless.linalg.solvers.sketch_project import SketchProject

@@ -98,8 +98,8 @@ class Averaged(Solver):
             own, done = inner.pop("W", start), int(inner.pop("n_iter", 0))
             state = {}
             steps = solver.steps(op, Z, own, rng, inner or None)
-            finished = done >= solver.max_iter
-            for step in steps if not finished else ():
+            finished = False
+            for step in steps:
                 own, done = step.W, done + 1
                 converged = step.status is Status.CONVERGED
                 finished = converged or done >= solver.max_iter or not np.isfinite(step.residual)
@@ -108,8 +108,8 @@ class Averaged(Solver):
                 if finished:
                     outer |= {"total": total + own, "run": run + 1}
                 else:
-                    outer |= {_PREFIX + key: value for key, value in step.state.items()}
-                    outer |= {_PREFIX + "W": own, _PREFIX + "n_iter": done}
+                    within = {**step.state, "W": own, "n_iter": done}
+                    outer |= {_PREFIX + key: value for key, value in within.items()}
                 last = finished and run == len(runs) - 1
                 yield Step(
                     (total + own) / (run + 1),

@@ -294,6 +294,11 @@ def solve(
     return SolveResult(W, n_iter, step.residual, status, history)
 
 
+def residual_of(op: Operator, Z: Array, W: Array) -> Array:
+    """Return `Z - op @ W` as a new array, without a product if `W` is zero."""
+    return Z - op @ W if xa.norm(W) else Z + 0
+
+
 def check_requirements(solver: Solver, op: Operator) -> None:
     """Raise a `TypeError` if the operator lacks a required capability; the message lists solvers that can be used.
 

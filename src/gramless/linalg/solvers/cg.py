@@ -26,7 +26,7 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE, POSITIVE_INTEGER
 from gramless._core.threads import one_blas_thread
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status, Step
+from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status, Step, residual_of
 from gramless.linalg.tuning import TUNING
 
 
@@ -90,7 +90,7 @@ class CG(Solver):
             R, P, best_true, stalled = state["R"], state["P"], state["best_true"], state["stalled"]
             best, best_residual = state["best"], state["best_residual"]
         else:
-            R = Z - op @ W if xa.norm(W) else Z + 0
+            R = residual_of(op, Z, W)
             residual = xa.norm(R) / z_norm
             if residual <= self.tol:
                 yield Step(W, residual, status=Status.CONVERGED)
@@ -98,7 +98,8 @@ class CG(Solver):
             P = _orthonormal(self._precondition(R))
             best_true, stalled = np.inf, 0
             best, best_residual = W, residual
-        while True:
+        status: Status | None = None
+        while status is None:
             Q = op @ P
             with one_blas_thread():
                 inverse = _pseudo_inverse(P.T @ Q)
@@ -106,7 +107,6 @@ class CG(Solver):
                 W = W + P @ xa.like(step, P)
                 R = R - Q @ xa.like(step, P)
                 residual = xa.norm(R) / z_norm
-            restarted = False
             if residual < best_residual:
                 best, best_residual = W, residual
             # The residual of conjugate gradients may rise by the root of the condition number, and not by more.
@@ -115,36 +115,33 @@ class CG(Solver):
                 W = best
             accurate = not lost and self.convergence_test is not None and self.convergence_test(W, R)
             at_tol = not lost and residual <= self.tol
+            restarted = at_tol or lost or accurate
             trusted_drift = (TUNING.trusted_residual_factor - 1) * xa.norm(R)
             sampled = self.convergence_test is not None and (accurate or at_tol)
             if sampled and _drift(op, Z, W, R, rng) <= trusted_drift:
-                yield Step(W, residual, status=Status.CONVERGED if at_tol else Status.PREDICTIONS_CONVERGED)
-                return
-            if at_tol or lost or accurate:
-                of_recurrence = residual
-                R = Z - op @ W
-                residual = xa.norm(R) / z_norm
-                if residual <= self.tol:
-                    yield Step(W, residual, status=Status.CONVERGED)
-                    return
-                if accurate and residual <= TUNING.trusted_residual_factor * of_recurrence:
-                    yield Step(W, residual, status=Status.PREDICTIONS_CONVERGED)
-                    return
+                status = Status.CONVERGED if at_tol else Status.PREDICTIONS_CONVERGED
+            elif restarted:
                 # The recurrence restarts from the true residual.
-                restarted, best, best_residual = True, W, residual
+                of_recurrence, R = residual, Z - op @ W
+                residual = xa.norm(R) / z_norm
+                best, best_residual = W, residual
                 stalled = stalled + 1 if residual > 0.5 * best_true else 0
                 best_true = min(best_true, residual)
-                if stalled >= TUNING.stalled_restarts:
-                    yield Step(W, residual, status=Status.PRECISION_EXHAUSTED)
-                    return
-            M_R = self._precondition(R)
-            with one_blas_thread():
-                new = M_R if restarted else M_R - P @ xa.like(inverse @ _double(Q.T @ M_R), P)
-                # If the directions span the full space there is no new one: restart from the rounding error.
-                P = _orthonormal(new if xa.norm(new) else M_R)
+                if residual <= self.tol:
+                    status = Status.CONVERGED
+                elif accurate and residual <= TUNING.trusted_residual_factor * of_recurrence:
+                    status = Status.PREDICTIONS_CONVERGED
+                elif stalled >= TUNING.stalled_restarts:
+                    status = Status.PRECISION_EXHAUSTED
+            if status is None:
+                M_R = self._precondition(R)
+                with one_blas_thread():
+                    new = M_R if restarted else M_R - P @ xa.like(inverse @ _double(Q.T @ M_R), P)
+                    # If the directions span the full space there is no new one: restart from the rounding error.
+                    P = _orthonormal(new if xa.norm(new) else M_R)
             state = {"R": R, "P": P, "best_true": float(best_true), "stalled": stalled}
             state |= {"best": best, "best_residual": float(best_residual)}
-            yield Step(W, residual, state=state)
+            yield Step(W, residual, status=status, state=state)
 
     def _precondition(self, R: Array) -> Array:
         return R + 0 if self.preconditioner is None else self.preconditioner @ R

@@ -6,7 +6,18 @@ The distance to the solution never grows, and shrinks by a constant factor in ex
 probability proportional to their squared norm the factor for each step is 1 - 1 / (||A||_F ||A^-1||)^2. One step reads and
 stores b rows: O(b n d + b^2 n) time for a kernel of d features, b n numbers.
 
-References: Strohmer and Vershynin 2009; Andrecut 2016, eqs. (31)-(47).
+The hybrid with matching pursuit makes both projections for one block of rows and one factorisation:
+
+    W <- W + A_s^T (A_s A_s^T)^-1 (Z_s - A_s W)                    (Kaczmarz)
+    Q = (A_s A_s^T)^-1 A_s R,  W_s <- W_s + Q,  R <- R - A_s^T Q   (matching pursuit)
+
+for a symmetric matrix, whose columns are its rows. `R` is the residual of the pursuit alone and does not include the
+projections. Setting it to `Z - A W` after each Kaczmarz step diverges, because one step reduces the distance in the space of
+`W` and the other in the space of the residual. With its own residual the increments of the pursuit tend to zero, and the
+projections, which converge from any starting point, see them as a change of that point. The matrix products are those of
+either method alone.
+
+References: Strohmer and Vershynin 2009; Andrecut 2016, eqs. (31)-(47) and section 3.4.
 """
 
 from __future__ import annotations
@@ -20,7 +31,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import State, Step
+from gramless.linalg.solvers.base import State, Step, residual_of
 from gramless.linalg.solvers.block_rows import BlockRows, BlockSolver, column_dots
 from gramless.linalg.tuning import TUNING
 
@@ -90,15 +101,7 @@ class Kaczmarz(BlockSolver):
             W = W + step
             # R is the residual before the update: an estimate without the cost of a pass.
             residual = xa.norm(R) / z_norm * float(np.sqrt(op.shape[0] / len(idx)))
-            change = xa.norm(step)
-            status = blocks.end_block(residual, change, W, self.tol)
-            yield Step(
-                W,
-                residual,
-                status=status,
-                state=blocks.state(),
-                info={"change": change / (xa.norm(W) or 1.0), "jitter": gram.jitter},
-            )
+            yield blocks.step(W, residual, xa.norm(step), self.tol, jitter=gram.jitter)
 
     def _probabilities(self, op: Operator) -> np.ndarray | None:
         if self.sampling == "uniform":
@@ -109,3 +112,43 @@ class Kaczmarz(BlockSolver):
         for part in slices(op.shape[0], TUNING.norm_rows):
             squares[part] = xa.to_numpy(xa.square_norms(op.rows(np.arange(part.start, part.stop))))
         return np.asarray(squares / squares.sum())
+
+
+class KaczmarzMP(BlockSolver):
+    """Hybrid of randomised block Kaczmarz and matching pursuit, for symmetric matrices.
+
+    Parameters
+    ----------
+    block_size : int, default=2000
+        Number of equations in a block. Larger blocks need fewer, more expensive steps.
+    tol : float, default=1e-4
+        Tolerance at which the solver stops. It is compared, over one pass of the rows, with the relative residual of the
+        blocks before their own updates, and with the change of `W` relative to `W` if the residual is below `sqrt(tol)`. A
+        solution that no longer changes at a larger residual has not converged.
+    max_iter : int, default=200
+        Maximum number of solver iterations. One iteration reads one block.
+    reuse_blocks : bool, default=False
+        Whether to split the rows into blocks once and cache the factored Gram matrices (b^2 numbers each).
+
+    References
+    ----------
+    Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, section 3.4.
+    """
+
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
+        blocks = BlockRows(op, self.block_size, rng, reuse=self.reuse_blocks, state=state)
+        z_norm, R = xa.norm(Z) or 1.0, state["R"] if state else residual_of(op, Z, W)
+        while True:
+            idx, A, gram = blocks.next()
+            before = W
+            block_residual = xa.take_rows(Z, idx) - A @ W
+            # Both right-hand sides together: each product reads the block from memory once.
+            k = Z.shape[1]
+            both = gram.solve(xa.namespace(W).concat([block_residual, A @ R], axis=1))
+            moves = A.T @ both
+            W = W + moves[:, :k]
+            W[xa.indices(idx, W)] += both[:, k:]
+            R = R - moves[:, k:]
+            residual = xa.norm(block_residual) / z_norm * float(np.sqrt(op.shape[0] / len(idx)))
+            info = {"pursuit_residual": xa.norm(R) / z_norm, "jitter": gram.jitter}
+            yield blocks.step(W, residual, xa.norm(W - before), self.tol, state={"R": R}, **info)

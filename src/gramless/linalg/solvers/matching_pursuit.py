@@ -21,8 +21,8 @@ References: Mallat and Zhang 1993; Andrecut 2016, eqs. (56)-(60).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
@@ -30,7 +30,7 @@ from sklearn.utils._param_validation import Interval
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import State, Status, Step
+from gramless.linalg.solvers.base import State, Status, Step, residual_of
 from gramless.linalg.solvers.block_rows import BlockRows, BlockSolver, column_dots
 from gramless.linalg.tuning import TUNING
 
@@ -87,13 +87,13 @@ class MatchingPursuit(BlockSolver):
 
     def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         blocks = BlockRows(op, self.block_size, rng, reuse=self.reuse_blocks, state=state)
-        directions = Directions(self.momentum, state)
-        z_norm = xa.norm(Z) or 1.0
-        if state:
-            R, best_true, stalled = state["R"], state["best_true"], state["stalled"]
-        else:
-            R = Z - op @ W if xa.norm(W) else Z + 0
-            best_true, stalled = np.inf, 0
+        state, z_norm = state or {}, xa.norm(Z) or 1.0
+        R = state["R"] if state else residual_of(op, Z, W)
+        best_true, stalled = state.get("best_true", np.inf), state.get("stalled", 0)
+        # The last directions and their coefficients, orthonormal column by column.
+        past: list[tuple[Array, Array]] = []
+        while f"direction_{len(past)}" in state:
+            past.append((state[f"direction_{len(past)}"], state[f"image_{len(past)}"]))
         while stalled < TUNING.stalled_restarts:
             idx, A, gram = blocks.next()
             Q = gram.solve(A @ R)
@@ -101,74 +101,47 @@ class MatchingPursuit(BlockSolver):
             coefficients[xa.indices(idx, W)] = Q
             # Without jitter and momentum the length along the direction would be that of Q; recomputed, it does not increase
             # the residual for any rounding of the Gram matrix.
-            direction, change = directions.add(A.T @ Q, coefficients)
+            direction, change, past = _orthonormal(A.T @ Q, coefficients, past)
+            past = [*past, (direction, change)][-self.momentum :] if self.momentum else []
             length = column_dots(direction, R)
             R = R - direction * length
             change = change * length
             W = W + change
-            residual, size = xa.norm(R) / z_norm, xa.norm(change)
-            status = None
+            residual, status = xa.norm(R) / z_norm, None
             if residual <= self.tol:
                 # The recurrence drifts in float32: the true residual decides, and the next step starts from it.
-                R = Z - op @ W
-                directions.drop()
+                R, past = Z - op @ W, []
                 residual = xa.norm(R) / z_norm
                 status = Status.CONVERGED if residual <= self.tol else None
                 stalled = stalled + 1 if residual > 0.5 * best_true else 0
                 best_true = min(best_true, residual)
-            ended = blocks.end_block(residual, size, W, self.tol)
-            numbers = {"best_true": float(best_true), "stalled": stalled}
-            yield Step(
-                W,
-                residual,
-                status=status or ended,
-                state={**blocks.state(), **directions.state(), **numbers, "R": R},
-                info={"change": size / (xa.norm(W) or 1.0), "jitter": gram.jitter},
-            )
+            saved = {"R": R, "best_true": float(best_true), "stalled": stalled}
+            for at, (old, of) in enumerate(past):
+                saved |= {f"direction_{at}": old, f"image_{at}": of}
+            step = blocks.step(W, residual, xa.norm(change), self.tol, state=saved, jitter=gram.jitter)
+            yield replace(step, status=status or step.status)
 
 
-class Directions:
-    """The last `limit` directions of a solver, orthonormal column by column; `state` continues an earlier `state()`."""
+def _orthonormal(
+    direction: Array, image: Array, past: list[tuple[Array, Array]]
+) -> tuple[Array, Array, list[tuple[Array, Array]]]:
+    """Return `direction` orthogonal to the `past` ones with unit norm, and the past directions that are still in use.
 
-    def __init__(self, limit: int, state: State = None):
-        self.limit = int(limit)
-        self._past: list[tuple[Array, Array]] = []
-        while state and f"direction_{len(self._past)}" in state:
-            at = len(self._past)
-            self._past.append((state[f"direction_{at}"], state[f"image_{at}"]))
-
-    def state(self) -> dict[str, Any]:
-        """Return the directions, each as two matrices."""
-        found: dict[str, Any] = {}
-        for at, (direction, image) in enumerate(self._past):
-            found |= {f"direction_{at}": direction, f"image_{at}": image}
-        return found
-
-    def drop(self) -> None:
-        """Drop all directions, after the residual was replaced by the true one."""
-        self._past = []
-
-    def add(self, direction: Array, image: Array) -> tuple[Array, Array]:
-        """Return `direction` orthogonal to the earlier ones with unit norm, and store it.
-
-        `image` has the coefficients of the direction, and is combined in the same way.
-        """
-        left, left_image = direction, image
-        for earlier, earlier_image in self._past:
-            share = column_dots(earlier, direction)
-            left = left - earlier * share
-            left_image = left_image - earlier_image * share
-        before, after = column_dots(direction, direction), column_dots(left, left)
-        xp = xa.namespace(after)
-        if self._past:
-            # A column with a smaller new part takes the plain step and drops its earlier directions.
-            fresh = after > TUNING.new_direction_fraction * before
-            left, left_image = xp.where(fresh, left, direction), xp.where(fresh, left_image, image)
-            after = xp.where(fresh, after, before)
-            zero = xp.zeros_like(after)
-            self._past = [(xp.where(fresh, old, zero), xp.where(fresh, of, zero)) for old, of in self._past]
-        factor = xp.where(after > 0, 1.0 / xp.sqrt(xp.where(after > 0, after, xp.ones_like(after))), after)
-        left, left_image = left * factor, left_image * factor
-        if self.limit:
-            self._past = [*self._past, (left, left_image)][-self.limit :]
-        return left, left_image
+    `image` has the coefficients of the direction, and is combined in the same way.
+    """
+    left, left_image = direction, image
+    for earlier, earlier_image in past:
+        share = column_dots(earlier, direction)
+        left = left - earlier * share
+        left_image = left_image - earlier_image * share
+    before, after = column_dots(direction, direction), column_dots(left, left)
+    xp = xa.namespace(after)
+    if past:
+        # A column with a smaller new part takes the plain step and drops its earlier directions.
+        fresh = after > TUNING.new_direction_fraction * before
+        left, left_image = xp.where(fresh, left, direction), xp.where(fresh, left_image, image)
+        after = xp.where(fresh, after, before)
+        zero = xp.zeros_like(after)
+        past = [(xp.where(fresh, old, zero), xp.where(fresh, of, zero)) for old, of in past]
+    factor = xp.where(after > 0, 1.0 / xp.sqrt(xp.where(after > 0, after, xp.ones_like(after))), after)
+    return left * factor, left_image * factor, past
