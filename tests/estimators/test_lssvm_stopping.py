@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from gramless import LSSVC, LSSVR
 from gramless.linalg.operators import DenseOperator
 from gramless.linalg.solvers import CG, Status, solve
-from gramless.linalg.stopping import predictions_converged
+from gramless.linalg.solvers.cg import predictions_converged
 
 
 def noisy_values(n: int = 1500, noise: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
@@ -76,6 +76,9 @@ class Drifting(DenseOperator):
     def __matmul__(self, V: np.ndarray) -> np.ndarray:
         product = super().__matmul__(V)
         return product if abs(np.linalg.norm(V) - 1) < 1e-6 else product + 0.1
+
+    def rows_times(self, idx: np.ndarray, V: np.ndarray) -> np.ndarray:
+        return (self @ V)[idx]
 
 
 def test_what_the_recurrence_only_believes_does_not_end_the_solve() -> None:

@@ -8,7 +8,7 @@ Only `V` and the product are transferred, `n k` numbers each way. Tiles are cach
 fit; otherwise each product computes them again, and the blocks of rows are copied between workers. If a worker is lost, the
 others compute its tiles again; if its part of `V` is lost, the product is repeated.
 
-`RemoteColumns` has the products that `gramless.linalg.preconditioner` needs: those of one `TallMatrix` for each block, added
+`RemoteColumns` has the products that `NystromPreconditioner` needs: those of one `TallMatrix` for each block, added
 in a tree.
 """
 
@@ -29,7 +29,7 @@ from gramless.distributed.collections import Piece, Rows
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import Operator, evaluate
 from gramless.linalg.operators.kernel import KernelOperator
-from gramless.linalg.operators.landmark_columns import TallMatrix
+from gramless.linalg.operators.nystrom import TallMatrix
 
 _ATTEMPTS = 6  # calls of a product before the error of a lost worker is raised
 _FIRST_DELAY = 0.25  # seconds before the second attempt, doubled for each further one

@@ -54,8 +54,8 @@ from gramless.inference.tuning import TUNING, InferenceTuning
 from gramless.kernels.base import Kernel
 from gramless.linalg.least_squares import planned_preconditioner
 from gramless.linalg.operators import KernelOperator, evaluate
+from gramless.linalg.operators.nystrom import NystromPreconditioner
 from gramless.linalg.planning.plan import ProblemSize, SolverPlan, make_plan
-from gramless.linalg.preconditioner import NystromPreconditioner
 from gramless.linalg.solvers import CG, solve
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.linalg.tuning import LinalgTuning

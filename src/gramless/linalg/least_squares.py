@@ -32,10 +32,10 @@ from gramless.kernels import Kernel
 from gramless.kernels.stationary import UnitDiagonalKernel
 from gramless.linalg.operators import KernelOperator, check_diagonal, expand
 from gramless.linalg.operators.base import LinearSystem
+from gramless.linalg.operators.nystrom import NystromPreconditioner
 from gramless.linalg.planning.plan import ProblemSize, SolverPlan, leave_one_out_path_plan, make_plan, with_leave_one_out
-from gramless.linalg.preconditioner import NystromPreconditioner
 from gramless.linalg.solvers import CG, SOLVERS, Solver, SolveResult, solve
-from gramless.linalg.stopping import predictions_converged
+from gramless.linalg.solvers.cg import predictions_converged
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
 _UNLIMITED = -1

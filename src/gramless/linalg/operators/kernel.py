@@ -36,7 +36,7 @@ from gramless.linalg.operators.blocks import (
     workers_for,
 )
 from gramless.linalg.operators.fused import prepare as prepare_fused
-from gramless.linalg.operators.landmark_columns import LocalColumns
+from gramless.linalg.operators.nystrom import LocalColumns
 from gramless.linalg.operators.tile_product import PANEL, BlasSums, CompiledSums, PaddedColumns, can_compile
 from gramless.linalg.tuning import TUNING
 

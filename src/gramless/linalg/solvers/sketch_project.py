@@ -27,8 +27,7 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.kernels.precomputed import Precomputed
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.operators.landmark_columns import LocalColumns
-from gramless.linalg.preconditioner import NystromPreconditioner
+from gramless.linalg.operators.nystrom import LocalColumns, NystromPreconditioner
 from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status, Step
 from gramless.linalg.tuning import TUNING
 
