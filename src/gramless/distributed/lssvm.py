@@ -79,7 +79,7 @@ def fit_least_squares(
     check_diagonal(op)
     features = dask.delayed(attrgetter("X"), pure=False)
     points = lazy_array(map(features, rows.pieces), rows.counts, (rows.d,), rows.dtype)
-    fit = ExpansionFit(kernel, points, points, np.arange(rows.n), "cpu", plan, "cg", op)
+    fit = ExpansionFit(kernel, points, points, np.arange(rows.n), "cpu", plan, op)
     solve_expansion(fit, Z, settings, rng, rescale=rescale, callback=callback)
     return fit
 

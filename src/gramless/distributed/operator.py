@@ -201,9 +201,7 @@ def _diagonal(kernel: Kernel, block: Piece) -> Array:
 def _columns(kernel: Kernel, block: Piece, points: Piece, store: bool) -> TallMatrix:
     """Return the columns of one block; stored values do not keep the rows of the block on their worker."""
     rows, landmarks = block.X, points.X
-    if store:
-        return TallMatrix.of(evaluate(kernel, rows, landmarks))
-    return TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks))
+    return TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks), store=store)
 
 
 def _gram(columns: TallMatrix, weights: np.ndarray) -> Array:

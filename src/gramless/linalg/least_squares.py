@@ -107,7 +107,6 @@ class ExpansionFit:
     """Row numbers of the points in the training data."""
     device: str
     plan: SolverPlan
-    solver: str
     op: Any
     """The matrix `K + diag(ridge)`."""
     coef: np.ndarray = field(init=False)
@@ -143,8 +142,7 @@ def fit_expansion(
 
     shape = len(train), X.shape[1]
     plan = settings.plan(kernel, shape, Z.shape[1], dtype, device, dense=not xa.is_sparse(X))
-    name = plan.solver if plan.solver != "custom" else type(settings.solver).__name__
-    log_progress(settings.verbose, f"solver {name}: {plan.reason}; peak {plan.memory}")
+    log_progress(settings.verbose, f"solver {plan.solver}: {plan.reason}; peak {plan.memory}")
 
     points = X if len(train) == X.shape[0] else _rows_of(X, train, train, kernel)
     device_points = xa.to_device(points, device, dtype)
@@ -152,7 +150,7 @@ def fit_expansion(
     precision, storage = precision_of(settings.device), storage_of(settings.device)
     op = KernelOperator(device_points, kernel, ridge, cache=plan.cached, precision=precision, storage=storage)
     check_diagonal(op)
-    fit = ExpansionFit(kernel, points, device_points, train, device, plan, name, op)
+    fit = ExpansionFit(kernel, points, device_points, train, device, plan, op)
     monitor = None
     if held_out is not None:
         validation = xa.to_device(_rows_of(X, held_out, train, kernel), device)
@@ -201,7 +199,7 @@ def solve_expansion(
         random_state=rng,
         checkpoint=None if checkpoint is None else _state_file(checkpoint, solver, fit, Z, settings),
         verbose=settings.verbose,
-        label=f"{settings.estimator_name} {fit.solver}",
+        label=f"{settings.estimator_name} {fit.plan.solver}",
     )
     W = system.with_exact_bias(result.W, lambda coef: KernelOperator(fit.device_points, fit.kernel) @ coef, solver.tol)
     fit.coef, fit.intercept = rescale(*system.split(W))

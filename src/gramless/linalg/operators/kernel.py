@@ -100,7 +100,7 @@ class KernelOperator(Operator):
 
     def __matmul__(self, V: Array) -> Array:
         if self.fused is not None:
-            return self.fused(self.X, V) + self.ridge[:, None] * V
+            return self.fused(self.fused.operand, V) + self.ridge[:, None] * V
         if not self.cache and self._in_registers is not None:
             return self._in_registers @ xa.cast_numpy(V) + self.ridge[:, None] * V
         while True:

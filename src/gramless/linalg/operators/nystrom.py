@@ -38,7 +38,7 @@ from gramless.kernels.base import Kernel
 from gramless.linalg.operators.blocks import cross
 from gramless.linalg.operators.fused import FusedColumns, FusedProduct
 from gramless.linalg.operators.jitter import jittered_cholesky
-from gramless.linalg.operators.tile_product import compiles, product, transposed_product
+from gramless.linalg.operators.tile_product import InDouble, compiles, product, transposed_product
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
 
@@ -64,11 +64,6 @@ class TallMatrix:
         self._rows = compute if self._stored is None else self._stored.__getitem__
         self._parts = slices(shape[0], tuning.rows_per_part)
 
-    @classmethod
-    def of(cls, C: Array) -> TallMatrix:
-        """Return the tall matrix of a stored array."""
-        return cls((C.shape[0], C.shape[1]), C.__getitem__, store=True)
-
     def __sizeof__(self) -> int:
         # Dask places and spills objects by their size in bytes.
         return 0 if self._stored is None else self.shape[0] * self.shape[1] * xa.numpy_dtype(self._stored).itemsize
@@ -80,46 +75,25 @@ class TallMatrix:
 
     def transposed_times(self, V: Array) -> Array:
         """Return `C^T V` for `V` in float64."""
-        total, in_double = xa.zeros((self.shape[1], V.shape[1]), V), _InDouble()
+        total, in_double = xa.zeros((self.shape[1], V.shape[1]), V), InDouble()
         for rows in self._parts_for(V):
-            part = self._rows(rows)
-            is_compiled = compiles(part, V, self._n_entries)
-            total += transposed_product(part, V[rows], self._n_entries) if is_compiled else in_double(part).T @ V[rows]
+            total += transposed_product(self._rows(rows), V[rows], self._n_entries, in_double)
         return total
 
     def times(self, W: Array) -> Array:
         """Return `C W` for `W` in float64."""
-        out, in_double = xa.empty((self.shape[0], W.shape[1]), W), _InDouble()
+        out, in_double = xa.empty((self.shape[0], W.shape[1]), W), InDouble()
         for rows in self._parts_for(W):
-            part = self._rows(rows)
-            is_compiled = compiles(part, W, self._n_entries)
-            out[rows] = product(part, W, self._n_entries) if is_compiled else in_double(part) @ W
+            out[rows] = product(self._rows(rows), W, self._n_entries, in_double)
         return out
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
         """Return the lower triangle of `S + C^T diag(weights) C` for `S` in float64, which may be overwritten."""
-        root, in_double = xa.astype(xa.namespace(weights).sqrt(weights), np.float64), _InDouble()
+        root, in_double = xa.astype(xa.namespace(weights).sqrt(weights), np.float64), InDouble()
         for rows in self._parts:
             # In float64: from a million rows on, float32 rounding errors of the sum would exceed the matrix `S`.
             S = xa.add_gram_(S, in_double(self._rows(rows), root[rows]))
         return S
-
-
-class _InDouble:
-    """Convert parts to float64 in one reused buffer, since page faults of new memory take longer than the conversion."""
-
-    def __init__(self) -> None:
-        self._buffer: np.ndarray | None = None
-
-    def __call__(self, part: Array, weights: Array | None = None) -> Array:
-        scale = 1.0 if weights is None else weights[:, None]
-        if not isinstance(part, np.ndarray):
-            return xa.astype(part, np.float64) * scale
-        if part.dtype == np.float64 and weights is None:
-            return part
-        if self._buffer is None:
-            self._buffer = np.empty(part.shape)
-        return np.multiply(part, scale, out=self._buffer[: len(part)])
 
 
 class LocalColumns(TallMatrix):

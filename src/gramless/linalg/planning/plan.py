@@ -86,11 +86,11 @@ class ProblemSize:
 
 
 def solver_name(solver: str | Solver) -> str:
-    """Return the registered name of a solver, `"auto"`, or `"custom"` for a solver that is not registered."""
+    """Return the registered name of a solver, `"auto"`, or the name of the class if it is not registered."""
     if isinstance(solver, Averaged):
         return solver_name(solver.solver)
     if isinstance(solver, Solver):
-        return next((name for name, cls in SOLVERS.items() if type(solver) is cls), "custom")
+        return next((name for name, cls in SOLVERS.items() if type(solver) is cls), type(solver).__name__)
     return check_choice("solver", solver, {"auto", *SOLVERS})
 
 

@@ -46,12 +46,11 @@ class Cholesky(Solver):
         dtype = xa.numpy_dtype(Z)
         precisions = [np.float32, np.float64] if dtype == np.float32 and not _float32_fails(op, rng) else [np.float64]
         for precision in precisions:
-            last = precision is precisions[-1]
             try:
                 with one_blas_thread() if op.shape[0] <= TUNING.one_thread_rows else nullcontext():
                     W, residual = self._factor_and_refine(op, Z, precision)
             except xa.NotPositiveDefiniteError as error:
-                if last:
+                if precision is precisions[-1]:
                     raise np.linalg.LinAlgError(
                         f"the system is not positive definite even in float64 ({error}): the kernel is not positive "
                         "semi-definite, or C is too large; lower C or use solver='cg'"
