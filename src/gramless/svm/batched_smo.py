@@ -106,7 +106,7 @@ def _set_size(n: int, working_set: int) -> int:
 def _state_bytes(n: int, working_set: int, itemsize: int) -> int:
     """Return the bytes of a problem with `n` variables: its state, and the Gram matrix of its set with a temporary copy."""
     q = _set_size(n, working_set)
-    return 8 * TUNING.device_numbers_per_variable * max(q, n) + 2 * itemsize * q**2
+    return 8 * TUNING.numbers_per_variable * max(q, n) + 2 * itemsize * q**2
 
 
 def _groups(problems: Sequence[BoxQP], working_set: int, itemsize: int, budget: float) -> list[list[int]]:

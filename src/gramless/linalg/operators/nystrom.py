@@ -160,7 +160,7 @@ class NystromPreconditioner:
     def _mean_residual_eigenvalue(self, K_ss: Array, rng: np.random.RandomState) -> float:
         """Return the mean eigenvalue of the part that the landmarks leave out: its trace, from a sample, over its rank."""
         n, m = self.columns.shape
-        sample = rng.permutation(n)[: min(n, TUNING.damping_sample)]
+        sample = rng.permutation(n)[: min(n, TUNING.eigenvalue_sample)]
         C, diagonal = self.columns.sample(sample)
         half = xa.solve_triangular(jittered_cholesky(K_ss)[0], C.T)
         unexplained = float(xa.namespace(half).sum(diagonal)) - xa.norm(half) ** 2

@@ -201,9 +201,7 @@ def _pseudo_inverse(G: Array) -> np.ndarray:
     return np.asarray((vectors[:, keep] / values[keep]) @ vectors[:, keep].T)
 
 
-def predictions_converged(
-    ridge: Array, *, intercept: bool, error_fraction: float = TUNING.error_fraction
-) -> Callable[[Array, Array], bool]:
+def predictions_converged(ridge: Array, *, intercept: bool) -> Callable[[Array, Array], bool]:
     """Return the stopping rule `f(W, R)`; with `intercept`, the last column belongs to the right-hand side of ones."""
     xp = xa.namespace(ridge)
     root = xp.sqrt(ridge)[:, None]
@@ -214,7 +212,7 @@ def predictions_converged(
             bias = xp.sum(W[:, :-1], axis=0) / xp.sum(W[:, -1])
             coef, left = W[:, :-1] - W[:, -1:] * bias, R[:, :-1] - R[:, -1:] * bias
         errors, residuals = _column_norms(root * coef), _column_norms(left / root)
-        return bool(xp.all(residuals <= error_fraction * errors))
+        return bool(xp.all(residuals <= TUNING.error_fraction * errors))
 
     return converged
 

@@ -101,7 +101,7 @@ def _float32_fails(op: Operator, rng: np.random.RandomState) -> bool:
     """
     if not {"diagonal_block", "ridge"} <= op.capabilities:
         return False
-    sample = rng.permutation(op.shape[0])[: TUNING.largest_eigenvalue_sample]
+    sample = rng.permutation(op.shape[0])[: TUNING.eigenvalue_sample]
     block = op.diagonal_block(sample)
     largest = float(block.sum()) / len(sample) ** 2 * op.shape[0]
     return float(op.ridge.min()) < float(np.finfo(np.float32).eps) * largest
