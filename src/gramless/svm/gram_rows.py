@@ -69,7 +69,7 @@ class GramRows:
         self.slot_of = np.full(self.size, -1)
         self._owner = np.full(self.capacity, -1)
         self._used_at = np.zeros(self.capacity, dtype=np.int64)
-        self._clock = self._filled = 0
+        self._clock = 0
         self._matrix: np.ndarray | None = None
         self._stores_rows, self._budget = True, budget
         self.n_computed = 0
@@ -151,8 +151,7 @@ class GramRows:
             block = compiled_block(self.kernel, self.X, self._index[idx[here]], self._index[idx[there]])
             scatter(xa.to_numpy(block), here, there, out)
 
-        if tasks:
-            parallel_for(tasks, compute, self.workers)
+        parallel_for(tasks, compute, self.workers)
         mirror(out, fresh, idx.size)
         if self.ridge is not None:
             out[fresh, fresh] += self.ridge[idx[fresh]].astype(self.dtype)
@@ -203,14 +202,10 @@ class GramRows:
         missing = idx[slots < 0]
         if not missing.size:
             return
-        fresh = min(missing.size, self.capacity - self._filled)
-        slots = np.arange(self._filled, self._filled + fresh)
-        self._filled += fresh
-        if fresh < missing.size:
-            # Rows of this request have the newest time stamp, so they are not evicted.
-            oldest = np.argsort(self._used_at[: self._filled - fresh], kind="stable")[: missing.size - fresh]
-            self.slot_of[self._owner[oldest]] = -1
-            slots = np.concatenate([slots, oldest])
+        # Empty slots are the oldest; rows of this request have the newest time stamp, so they are not evicted.
+        slots = np.argsort(self._used_at, kind="stable")[: missing.size]
+        owners = self._owner[slots]
+        self.slot_of[owners[owners >= 0]] = -1
         self._compute(missing, slots)
         self.slot_of[missing] = slots
         self._owner[slots] = missing
@@ -245,8 +240,7 @@ class GramRows:
                 values = compiled_block(self.kernel, self.X, *points)
                 scatter(xa.to_numpy(values), slots[here], np.arange(into.start, into.stop), self.rows)
 
-        if tasks:
-            parallel_for(tasks, fill, self.workers)
+        parallel_for(tasks, fill, self.workers)
 
 
 class StoredGram:
