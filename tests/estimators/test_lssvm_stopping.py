@@ -77,8 +77,8 @@ class Drifting(DenseOperator):
         product = super().__matmul__(V)
         return product if abs(np.linalg.norm(V) - 1) < 1e-6 else product + 0.1
 
-    def rows_times(self, idx: np.ndarray, V: np.ndarray) -> np.ndarray:
-        return (self @ V)[idx]
+    def rows_times(self, rows: np.ndarray, V: np.ndarray) -> np.ndarray:
+        return (self @ V)[rows]
 
 
 def test_what_the_recurrence_only_believes_does_not_end_the_solve() -> None:

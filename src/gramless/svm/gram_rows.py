@@ -165,7 +165,7 @@ class GramRows:
     def add(self, updates: Sequence[Update]) -> None:
         """Compute `total += weights @ K[idx]` for each update `(idx, weights, total)`; shared rows are computed once."""
         wanted = np.unique(np.concatenate([idx for idx, _, _ in updates]))
-        if not self._stores_rows:
+        if not self._stores_rows and wanted.size:
             self._add_recomputed(wanted, updates)
         for start in range(0, wanted.size if self._stores_rows else 0, self.capacity):
             present = wanted[start : start + self.capacity]
