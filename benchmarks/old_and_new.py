@@ -14,6 +14,9 @@ named.
     latency        predictions of one and 100 rows
     solver_steps   steps of block solvers on 10,000 MNIST images
     small_tables   TableClassifier and TableRegressor on tables of at most a thousand rows
+    tables_N       the same on 80 % of tables of about N = 500, 2,000, 5,000, 15,000 and 50,000 rows, one core
+
+`--out` writes the printed values to a file.
 """
 
 from __future__ import annotations
@@ -35,6 +38,16 @@ from typing import Any
 
 import numpy as np
 
+from gramless.papers.experiments.environment import environment
+
+SIZES = {
+    "500": ("led7digit", "wdbc", "australian"),
+    "2000": ("digits", "titanic", "hdma"),
+    "5000": ("wages", "texture", "computers"),
+    "15000": ("pendigits", "california", "letter"),
+    "50000": ("movies", "insteval", "bank"),
+}
+"""Tables of `benchmarks/tables.py` by the approximate number of their rows."""
 TABLES = ("vowel", "wages", "wdbc", "tic_tac_toe")
 NEW = Path(__file__).parents[1]
 _STEPS = "import json, solver_steps; print(json.dumps(solver_steps.steps(10_000, 1_000, 6)))"
@@ -109,16 +122,27 @@ def small_table(trees: Trees, side: str, cores: list[int], name: str) -> dict[st
     return {key: record[key] for key in ("seconds", "cpu_seconds")}
 
 
+def whole_table(trees: Trees, side: str, cores: list[int], name: str) -> dict[str, float]:
+    """Return the CPU seconds of a fit."""
+    out = trees.folder / f"{side} {name}.json"
+    out.unlink(missing_ok=True)
+    trees.run(side, cores[:1], "tables.py", "--learners", "gramless", "--seeds", "0", "--only", name, "--out", str(out))
+    return {"cpu_seconds": json.loads(out.read_text())["results"][f"{name}/0/gramless"]["cpu_seconds"]}
+
+
 CASES: dict[str, tuple[Any, ...]] = {
     "mnist_cpu 10000": (mnist_cpu,),
     **{f"svm_cpu {case} C={C}": (svm_cpu, case, C) for case in ("pendigits", "usps", "spambase") for C in ("1", "100")},
     "latency": (latency,),
     "solver_steps 10000": (solver_steps,),
     **{f"small_tables {name}": (small_table, name) for name in TABLES},
+    **{f"tables_{rows} {name}": (whole_table, name) for rows, names in SIZES.items() for name in names},
 }
 
 
-def measure(trees: Trees, names: list[str], repeats: int, lanes: list[list[int]], seconds: float) -> tuple[dict, list[str]]:
+def measure(
+    trees: Trees, names: list[str], repeats: int, uncounted: int, lanes: list[list[int]], seconds: float
+) -> tuple[dict, list[str]]:
     """Return the times by case, measure and side, and the names of the cases that did not start in time."""
     end = time.monotonic() + seconds
     found: dict[str, dict[str, dict[str, list[float]]]] = {}
@@ -138,12 +162,12 @@ def measure(trees: Trees, names: list[str], repeats: int, lanes: list[list[int]]
                 continue
             function, *arguments = CASES[name]
             times: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"old": [], "new": []})
-            for turn in range(repeats + 1):
-                if turn > 1 and time.monotonic() > end:
+            for turn in range(repeats + uncounted):
+                if turn > uncounted and time.monotonic() > end:
                     break
                 for side in ("old", "new") if turn % 2 else ("new", "old"):
                     for key, value in function(trees, side, cores, *arguments).items():
-                        if turn > 0:
+                        if turn >= uncounted:
                             times[key][side].append(value)
             found[name] = dict(times)
 
@@ -157,10 +181,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path, help="folder with the src and benchmarks of the old version")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--cached", action="store_true", help="the cache of compiled code is filled: count the first run too"
+    )
     parser.add_argument("--lanes", type=int, default=1, help="cases that run at the same time, each on its own cores")
     parser.add_argument("--cores", type=int, default=2, help="cores of each lane")
     parser.add_argument("--seconds", type=float, default=240.0, help="time after which no further case or repetition starts")
     parser.add_argument("--only", nargs="+", default=[], help="beginnings of the names of cases")
+    parser.add_argument("--out", type=Path, help="file for the records")
     args = parser.parse_args()
     available = sorted(os.sched_getaffinity(0))
     lanes = [available[i * args.cores : (i + 1) * args.cores] for i in range(args.lanes)]
@@ -173,19 +201,25 @@ def main() -> None:
             if f"small_tables {name}" in names:
                 kind = trees.run("new", lanes[0], "-c", _SAMPLE, name, str(Path(folder) / f"{name}.csv")).strip()
                 (Path(folder) / f"{name}.kind").write_text(kind)
-        found, late = measure(trees, names, args.repeats, lanes, args.seconds)
-    ratios: dict[str, list[float]] = defaultdict(list)
+        found, late = measure(trees, names, args.repeats, 0 if args.cached else 1, lanes, args.seconds)
+    records = []
     print(f"{'case':28} {'measure':44} {'old':>10} {'new':>10} {'new/old':>8}  runs")
     for name in names:
         for key, sides in found.get(name, {}).items():
             if not sides["old"] or not sides["new"]:
                 continue
             old, new = statistics.median(sides["old"]), statistics.median(sides["new"])
-            ratios[name.split()[0]].append(new / old)
+            records.append({"case": name, "measure": key, "old": old, "new": new, "runs": len(sides["new"])})
             print(f"{name:28} {key:44} {old:10.4g} {new:10.4g} {new / old:8.3f}  {len(sides['new'])}")
-    for benchmark, values in ratios.items():
+    for benchmark in dict.fromkeys(record["case"].split()[0] for record in records):
+        group = [record for record in records if record["case"].split()[0] == benchmark]
+        values = [record["new"] / record["old"] for record in group]
         mean, largest = statistics.geometric_mean(values), max(values)
-        print(f"{benchmark}: geometric mean of {len(values)} ratios {mean:.3f}, largest {largest:.3f}")
+        old, new = (statistics.median(record[side] for record in group) for side in ("old", "new"))
+        medians = f", medians {old:.4g} and {new:.4g}" if len({record["measure"] for record in group}) == 1 else ""
+        print(f"{benchmark}: geometric mean of {len(values)} ratios {mean:.3f}, largest {largest:.3f}{medians}")
+    if args.out:
+        args.out.write_text(json.dumps({"old": args.old.name, "records": records, **environment()}, indent=1) + "\n")
     for name in late:
         print(f"not started in time: {name}")
 

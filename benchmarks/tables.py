@@ -3,12 +3,14 @@
     python benchmarks/tables.py                      # all tables, five seeds, defaults; resumes from the records in --out
     python benchmarks/tables.py --seeds 0 --only banana titanic
     python benchmarks/tables.py --tuned              # adds trees tuned by random search within the same CPU time
-    python benchmarks/tables.py --print --markdown   # prints the records of --out as the tables of README and docs
+    python benchmarks/tables.py --learners xRFM RealMLP "gramless, fast" --seeds 0
+    python benchmarks/tables.py --print              # prints errors and log losses of all tables
+    python benchmarks/tables.py --print --markdown   # prints mean ranks and lost tables as in README and docs
     python benchmarks/tables.py --learners gramless --set column_scales=equal --out plain.json
 
 Splits are 80 / 20, drawn with the seed and stratified by class. Trees receive categorical columns in the form that each
 library supports natively. Needs the extra `bench` (LightGBM, XGBoost, CatBoost) and the data folder in GRAMLESS_DATA
-with its subfolder `tables`; missing files are reported and skipped.
+with its subfolder `tables`; missing files are reported and skipped. xRFM and RealMLP are those of pytabkit.
 
 Ranks are by error (1 - accuracy, or root mean squared error), per table from the mean over the seeds that every learner has;
 ties share a rank.
@@ -22,6 +24,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +117,13 @@ def as_categories(X: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
     return X
 
 
-class Trees:
-    """Common interface of the tree libraries: `fit` and `predict_proba` / `predict`, with classes 0 .. k - 1."""
+class Peer:
+    """Common interface of the other libraries: `fit` and `predict`, with classes 0 .. k - 1."""
 
     def __init__(self, library: str, kind: str, seed: int, **settings: Any):
         self.package, self.kind, self.seed, self.settings = library, kind, seed, settings
 
-    def fit(self, X: pd.DataFrame, y: np.ndarray) -> Trees:
+    def fit(self, X: pd.DataFrame, y: np.ndarray) -> Peer:
         self.like = X
         ready = self._ready(X)
         classes = self.kind == "classes"
@@ -139,6 +142,11 @@ class Trees:
 
             made = XGBClassifier if classes else XGBRegressor
             self.model = made(random_state=self.seed, n_jobs=THREADS, enable_categorical=True, **self.settings)
+        elif self.package in NETWORKS:
+            import pytabkit
+
+            made = getattr(pytabkit, NETWORKS[self.package] + ("_Classifier" if classes else "_Regressor"))
+            self.model = made(random_state=self.seed, n_threads=THREADS, device="cpu", **self.settings)
         else:
             from catboost import CatBoostClassifier, CatBoostRegressor
 
@@ -154,6 +162,8 @@ class Trees:
             if self.package == "HistGradientBoosting":  # larger categories raise an error
                 many = [c for c in words(X) if len(ready[c].cat.categories) > MOST_CATEGORIES]
                 ready[many] = ready[many].apply(lambda column: column.cat.codes)
+            if self.package in NETWORKS:  # missing numbers raise an error
+                ready = ready.fillna(self.like.median(numeric_only=True))
             ready.columns = [f"c{k}" for k in range(ready.shape[1])]
             return ready
         X = X.copy()
@@ -188,7 +198,12 @@ class Ours:
 THREADS = os.cpu_count()
 MOST_CATEGORIES = 255
 """Most categories of a column that HistGradientBoosting accepts; columns with more are given as numbers."""
+OURS: dict[str, dict[str, Any]] = {"gramless": {}, "gramless, fast": {"preset": "fast"}}
 LIBRARIES = ("CatBoost", "LightGBM", "HistGradientBoosting", "XGBoost")
+NETWORKS = {"xRFM": "XRFM_D", "RealMLP": "RealMLP_TD"}
+"""The estimators of pytabkit with default settings; they hold out a fifth of the training rows themselves."""
+TWELVE = SMALL_FIRST[:12]
+"""The smallest tables, on which trees are tuned with three seeds and NETWORKS are compared."""
 
 
 def draw(library: str, rng: np.random.Generator) -> dict[str, Any]:
@@ -229,7 +244,7 @@ def draw(library: str, rng: np.random.Generator) -> dict[str, Any]:
     return {"learning_rate": rate, "depth": min(depth, 8), "iterations": rounds, "l2_leaf_reg": 10 * penalty + 0.1}
 
 
-def search(library: str, kind: str, seed: int, X: pd.DataFrame, y: np.ndarray, seconds: float) -> Trees:
+def search(library: str, kind: str, seed: int, X: pd.DataFrame, y: np.ndarray, seconds: float) -> Peer:
     """Return the best of random settings on a validation fifth of the rows, defaults first, refitted to all rows.
 
     The search ends after the given CPU seconds.
@@ -239,14 +254,14 @@ def search(library: str, kind: str, seed: int, X: pd.DataFrame, y: np.ndarray, s
     best, best_loss, settings = {}, np.inf, {}
     while time.process_time() - began < seconds:
         try:
-            predicted = Trees(library, kind, seed, **settings).fit(inner[0], inner[2]).predict(inner[1])
+            predicted = Peer(library, kind, seed, **settings).fit(inner[0], inner[2]).predict(inner[1])
             loss = rate(inner[3], predicted, kind, len(np.unique(y)))["error"]
         except ValueError:  # A class that does not occur in the inner training rows.
             loss = np.inf
         if loss < best_loss:
             best, best_loss = settings, loss
         settings = draw(library, rng)
-    return Trees(library, kind, seed, **best).fit(X, y)
+    return Peer(library, kind, seed, **best).fit(X, y)
 
 
 def split(X: pd.DataFrame, y: np.ndarray, kind: str, seed: int) -> list[Any]:
@@ -278,10 +293,10 @@ def run(name: str, seed: int, learner: str, tuned_seconds: float | None, setting
     began, worked = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if learner == "gramless":
-            model: Any = Ours(kind, seed, **settings).fit(X_train, y_train)
+        if learner in OURS:
+            model: Any = Ours(kind, seed, **OURS[learner], **settings).fit(X_train, y_train)
         elif tuned_seconds is None:
-            model = Trees(learner, kind, seed).fit(X_train, y_train)
+            model = Peer(learner, kind, seed).fit(X_train, y_train)
         else:
             model = search(learner, kind, seed, X_train, y_train, tuned_seconds)
         seconds, cpu = time.perf_counter() - began, time.process_time() - worked
@@ -300,85 +315,115 @@ def run(name: str, seed: int, learner: str, tuned_seconds: float | None, setting
     # Wall-clock time depends on other programs, so record the load average of the last minute.
     found["load"] = round(os.getloadavg()[0], 2)
     found |= rate(y_test, predicted, kind, n_classes)
-    if learner == "gramless":
+    if learner in OURS:
         found["model"] = getattr(model.model, "summary_", "")
     return found
 
 
-def means_and_ranks(
-    results: dict[str, dict[str, Any]], names: list[str], learners: list[str], key: str
-) -> dict[str, tuple[int, int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Return by table: rows, common seeds, means, ranks, and whether within one standard error of the best."""
+@dataclass(frozen=True)
+class Comparison:
+    """Means of the learners on one table over the seeds that all of them have."""
+
+    rows: int
+    seeds: int
+    means: np.ndarray
+    standard_errors: np.ndarray
+    """Those of one test set, divided by the square root of the number of seeds."""
+
+    @property
+    def ranks(self) -> np.ndarray:
+        return rankdata(np.round(self.means, 12))
+
+    @property
+    def near(self) -> np.ndarray:
+        """Whether each learner is within one standard error of the best."""
+        return self.means <= self.means.min() + self.standard_errors[self.means.argmin()]
+
+
+def compare(results: dict[str, dict[str, Any]], names: list[str], learners: list[str], key: str) -> dict[str, Comparison]:
+    """Return the comparison on each table that has records of all learners."""
     found = {}
     for name in names:
         seeds = sorted({k.split("/")[1] for k in results if k.startswith(f"{name}/")})
         keys = [[f"{name}/{seed}/{learner}" for learner in learners] for seed in seeds]
         records = [[results[k] for k in row] for row in keys if all(key in results.get(k, {}) for k in row)]
-        if not records:
-            continue
-        means = np.mean([[one[key] for one in row] for row in records], axis=0)
-        # The standard error of a test set, divided by the square root of the number of seeds.
-        se = float(np.mean([row[int(means.argmin())]["se"] for row in records])) / np.sqrt(len(records))
-        ranks = rankdata(np.round(means, 12))
-        found[name] = (records[0][0]["rows"], len(records), means, ranks, means <= means.min() + se)
+        if records:
+            means, errors = (np.mean([[one[what] for one in row] for row in records], axis=0) for what in (key, "se"))
+            found[name] = Comparison(records[0][0]["rows"], len(records), means, errors / np.sqrt(len(records)))
     return found
 
 
 def summary(results: dict[str, dict[str, Any]], names: list[str], learners: list[str], key: str = "error") -> str:
     """Return means over the seeds by table, ranks, and mean ranks."""
-    found = means_and_ranks(results, names, learners, key)
+    found = compare(results, names, learners, key)
     if not found:
         return "no table has every learner yet"
     lines = [f"{key}, mean over the seeds (rank)"]
     lines.append(f"{'table':18s} {'rows':>7s} {'seeds':>5s}  " + "  ".join(f"{name[:16]:>16s}" for name in learners))
-    for name, (rows, seeds, means, ranks, _) in found.items():
-        cells = "  ".join(f"{value:12.5g} ({rank:g})" for value, rank in zip(means, ranks, strict=True))
-        lines.append(f"{name:18s} {rows:7d} {seeds:5d}  {cells}")
-    mean = np.mean([one[3] for one in found.values()], axis=0)
-    share = np.mean([one[4] for one in found.values()], axis=0)
+    for name, one in found.items():
+        cells = "  ".join(f"{value:12.5g} ({rank:g})" for value, rank in zip(one.means, one.ranks, strict=True))
+        lines.append(f"{name:18s} {one.rows:7d} {one.seeds:5d}  {cells}")
+    mean = np.mean([one.ranks for one in found.values()], axis=0)
+    share = np.mean([one.near for one in found.values()], axis=0)
     lines.append(f"{'mean rank':18s} {len(found):7d} {'':5s}  " + "  ".join(f"{value:16.2f}" for value in mean))
     lines.append(f"{'within one s.e.':18s} {'':7s} {'':5s}  " + "  ".join(f"{value:16.0%}" for value in share))
     return "\n".join(lines)
 
 
-def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: list[str]) -> str:
-    """Print the mean ranks, and every table with the best value in bold."""
-    titles = [f"`{name}`" if name.startswith("gramless") else name for name in learners]
-    head = ["| | " + " | ".join(titles) + " |", "|---" * (len(learners) + 1) + "|"]
-    parts = []
-    lines = list(head)
+def mean_ranks(results: dict[str, dict[str, Any]], names: list[str], learners: list[str]) -> str:
+    """Return a Markdown table with the mean ranks of the learners by error and by log loss."""
+    titles = [f"`{name}`" if name in OURS else name for name in learners]
+    lines = ["| | " + " | ".join(titles) + " |", "|---" * (len(learners) + 1) + "|"]
     for key, what in (("error", "error"), ("log_loss", "log loss")):
-        found = means_and_ranks(results, names, learners, key)
-        mean = np.mean([one[3] for one in found.values()], axis=0)
-        lines.append(f"| mean rank by {what}, {len(found)} tables | " + " | ".join(f"{value:.2f}" for value in mean) + " |")
-        share = np.mean([one[4] for one in found.values()], axis=0)
-        if key == "error":
-            lines.append("| within one standard error of the best | " + " | ".join(f"{one:.0%}" for one in share) + " |")
-        table = [head[0].replace("| |", "| table | rows | seeds |", 1), "|---" * (len(learners) + 3) + "|"]
-        for name, (rows, seeds, means, _, _) in found.items():
-            best = means <= means.min() + 1e-12
-            cells = [f"**{value:.4g}**" if top else f"{value:.4g}" for value, top in zip(means, best, strict=True)]
-            table.append(f"| {name} | {rows:,} | {seeds} | " + " | ".join(cells) + " |")
-        parts.append("\n".join(table))
-        if key == "error":
-            lost = [name for name, one in found.items() if one[2][0] > one[2].min() + 1e-12]
-            said = (
-                f"`gramless` has the lowest error, alone or with others, on {len(found) - len(lost)} of {len(found)} "
-                f"tables. It does not on {', '.join(lost)}."
-            )
-    searched = means_and_ranks(results, names, [x if x.startswith("gramless") else f"{x}, tuned" for x in learners], "error")
-    if searched:
-        mean = np.mean([one[3] for one in searched.values()], axis=0)
-        seeds = sorted({one[1] for one in searched.values()})
-        many = f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else "one seed" if seeds == [1] else f"{seeds[0]} seeds"
-        row = f"| mean rank by error, {len(searched)} tables | " + " | ".join(f"{value:.2f}" for value in mean) + " |"
-        parts.insert(
-            0,
-            "In the next table, the settings of each tree method are chosen by a random search that takes as much processor "
-            f"time as `gramless`, with {many}.",
-        )
-        parts.insert(1, "\n".join([*head, row, "", f"The tables are {', '.join(searched)}."]))
-    return "\n\n".join(["\n".join(lines), said, *parts])
+        found = compare(results, names, learners, key).values()
+        if found:
+            cells = [f"{rank:.2f}" for rank in np.mean([one.ranks for one in found], axis=0)]
+            lines.append(f"| mean rank by {what}, {len(found)} tables | " + " | ".join(cells) + " |")
+        if found and key == "error":
+            cells = [f"{share:.0%}" for share in np.mean([one.near for one in found], axis=0)]
+            lines.append("| within one standard error of the best | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def losses(results: dict[str, dict[str, Any]], names: list[str], learners: list[str]) -> str:
+    """Return a Markdown table of the tables on which the first learner does not have the lowest error.
+
+    The difference and its two standard errors, as if the test errors were independent, are relative to the lowest error.
+    """
+    found = compare(results, names, learners, "error")
+    lines = ["| table | rows | seeds | error | lowest error | difference | two standard errors |", "|---" * 7 + "|"]
+    for name, one in found.items():
+        best = int(one.means.argmin())
+        ours, least = one.means[0], one.means[best]
+        if ours > least + 1e-12:
+            error = 2 * np.hypot(one.standard_errors[0], one.standard_errors[best])
+            cells = f"{ours:.4g} | {least:.4g} ({learners[best]}) | {ours / least - 1:.1%} | {error / least:.1%}"
+            lines.append(f"| {name} | {one.rows:,} | {one.seeds} | {cells} |")
+    lowest = len(found) - len(lines) + 2
+    lines += ["", f"`{learners[0]}` has the lowest error, alone or with others, on {lowest} of {len(found)} tables."]
+    return "\n".join(lines)
+
+
+def markdown(results: dict[str, dict[str, Any]], names: list[str], learners: list[str]) -> str:
+    """Return mean ranks and lost tables: default settings, tuned trees, xRFM and RealMLP, and the fast preset."""
+    ours, trees = learners[0], learners[1:]
+    tuned = [ours, *(f"{name}, tuned" for name in trees)]
+    comparisons = {
+        "Default settings": (names, learners),
+        f"Trees tuned for the CPU time of `gramless`: {', '.join(TWELVE)}": (TWELVE, tuned),
+        "Trees tuned for the CPU time of `gramless`, all tables": (names, tuned),
+        f"xRFM and RealMLP: {', '.join(TWELVE)}": (TWELVE, [*learners, *NETWORKS]),
+        'preset="fast"': (names, ["gramless, fast", *trees]),
+    }
+    parts = []
+    for title, (tables, compared) in comparisons.items():
+        if compare(results, tables, compared, "error"):
+            parts += [title, mean_ranks(results, tables, compared), losses(results, tables, compared)]
+    keys = [key.removesuffix(", fast") for key in results if key.endswith("/gramless, fast")]
+    shares = [results[f"{key}, fast"]["cpu_seconds"] / results[key]["cpu_seconds"] for key in keys if key in results]
+    if shares:
+        parts.append(f"Share of the CPU time, median of {len(shares)} fits: {np.median(shares):.2f}")
+    return "\n\n".join(parts)
 
 
 def setting(text: str) -> tuple[str, Any]:

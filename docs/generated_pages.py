@@ -22,8 +22,7 @@ from gramless.papers.experiments.claims import check_claim
 from gramless.papers.experiments.declarations import PAPERS, claims, records_of, specs
 from gramless.papers.experiments.results import Results
 from gramless.papers.report import write_report
-from gramless.papers.report.claims import claim_values
-from gramless.papers.report.formatting import group_by
+from gramless.papers.report.formatting import claim_values, group_by
 from gramless.papers.report.peers import peers
 
 MODULES = {

@@ -6,8 +6,8 @@ import pytest
 from sklearn.base import clone
 
 import gramless
-from gramless.cli.large_tables import large_table
 from gramless.cli.options import TrainSettings
+from gramless.cli.training_table import large_table
 
 BUDGET = ["--memory-budget", "20MB"]
 ROWS = 120_000
@@ -142,7 +142,7 @@ def test_table_within_the_budget_is_read_as_a_whole(files):
 
 def test_the_sample_does_not_depend_on_the_held_out_rows(tmp_path, monkeypatch):
     make_rows(40_000).to_parquet(tmp_path / "rows.parquet")
-    monkeypatch.setattr("gramless.cli.large_tables._SAMPLE_ROWS", 1000)  # fewer than the held-out rows
+    monkeypatch.setattr("gramless.cli.training_table._SAMPLE_ROWS", 1000)  # fewer than the held-out rows
     settings = TrainSettings(data=tmp_path / "rows.parquet", target="kind", memory_budget="5MB")
     with large_table(settings, lambda message: None) as table:
         assert table is not None

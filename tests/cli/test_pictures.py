@@ -10,7 +10,7 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 import gramless
-from gramless.cli.options import TrainSettings
+from gramless.cli.options import EvaluateSettings, TrainSettings
 from gramless.cli.pictures import train_pictures
 from gramless.cli.predict import evaluate
 
@@ -90,7 +90,7 @@ def test_colour_and_large_pictures(run, tmp_path):
     [
         (["--target", "x"], "--target does not apply"),
         (["--gamma", "1"], "--gamma does not apply"),
-        (["--C", "-1"], "C must be"),
+        (["--C", "-1"], "The 'C' parameter of ImageClassifier must be"),
         (["--test-size", "2"], "between 0 and 1"),
     ],
 )
@@ -117,7 +117,7 @@ def test_unusable_folders_and_files_raise(run, folder, model, tmp_path):
     whole = (folder / "is 0" / "5.png").read_bytes()
     (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
     assert "half.png" in run("predict", model, tmp_path / "half.png").err
-    assert "no picture" in run("predict", model, tmp_path / "missing.png").err
+    assert "No such file" in run("predict", model, tmp_path / "missing.png").err
     (tmp_path / "empty").mkdir()
     assert "has no pictures" in run("predict", model, tmp_path / "empty").err
 
@@ -134,7 +134,7 @@ def others(tmp_path):
 
 
 def test_evaluate_reads_a_folder_in_batches(model, others):
-    by_seven, at_once = (evaluate(model, others, None, Console(quiet=True), batch_rows=n) for n in (7, 1000))
+    by_seven, at_once = (evaluate(EvaluateSettings(model, others), Console(quiet=True), batch_rows=n) for n in (7, 1000))
     assert by_seven["rows"] == at_once["rows"] == 51
     for one, other in zip(by_seven["scores"], at_once["scores"], strict=True):
         assert one["value"] == pytest.approx(other["value"])

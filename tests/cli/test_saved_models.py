@@ -241,16 +241,17 @@ def test_verdict_compares_the_interval_with_the_constant():
     assert "most common" in verdict(all_scores(labels, labels[::-1], task="classification", guess="a"), "classification")
 
 
-def test_progress_prints_a_line_every_ten_seconds_without_a_terminal():
+def test_progress_prints_a_line_every_ten_seconds_without_a_terminal(monkeypatch):
     clock = iter([0.0, 1.0, 11.0, 12.0, 22.0])
     file = io.StringIO()
-    heartbeat = Heartbeat(Console(file=file), clock=lambda: next(clock))
+    monkeypatch.setattr("gramless.cli.display.monotonic", lambda: next(clock))
+    heartbeat = Heartbeat(Console(file=file))
     for number in range(4):
         heartbeat(f"at {number} of 4")
     assert file.getvalue().split("\n") == ["at 1 of 4", "at 3 of 4", ""]
     terminal = io.StringIO()
     clock = iter([0.0, 100.0])
-    Heartbeat(Console(file=terminal, force_terminal=True), clock=lambda: next(clock))("quiet")
+    Heartbeat(Console(file=terminal, force_terminal=True))("quiet")
     assert terminal.getvalue() == ""
 
 

@@ -9,11 +9,10 @@ from rich.console import Console
 from sklearn.datasets import dump_svmlight_file, load_digits
 
 import gramless
-from gramless.cli.card import _robust_limits, _scatter
+from gramless.cli.card import _outliers, _scatter
 from gramless.cli.errors import InputError
-from gramless.cli.importance import importance
 from gramless.cli.options import TrainSettings, parse_seconds
-from gramless.cli.scores import log_loss, score
+from gramless.cli.scores import importance, log_loss, score
 from gramless.cli.train import train
 from gramless.cli.training_table import find_task, hold_out, read_training_table
 
@@ -266,6 +265,15 @@ def test_weights_groups_and_order_are_not_inputs(run, tmp_path):
     assert "weights must be numbers of at least 0" in negative.err
 
 
+def test_more_folds_than_groups_or_rows_raise(run, tmp_path):
+    frame = pd.DataFrame({"x": np.arange(60.0) % 7, "y": ["a", "b"] * 30, "who": np.repeat(["p", "q", "r"], 20)})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    start = ("train", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m")
+    for options in (["--cv", 5, "--groups", "who"], ["--cv", 61]):
+        done = run(*start, *options)
+        assert (done.code, f"--cv {options[1]}: " in done.err) == (3, True)
+
+
 def test_groups_and_order_select_the_held_out_rows():
     y = np.array(["a", "b"] * 50)
     groups = np.repeat(np.arange(10), 10)
@@ -339,10 +347,11 @@ def test_report_has_scores_dependence_and_charts(run, plants, tmp_path):
 
 
 def test_axes_of_the_report_leave_out_outliers():
-    _, caption = _scatter(np.arange(100.0), np.where(np.arange(100) == 7, 1e6, np.arange(100.0)), ("true", "predicted"))
+    y = np.where(np.arange(100) == 7, 1e6, np.arange(100.0))
+    _, caption = _scatter(("true", "predicted"), np.arange(100.0), y, slope=1)
     assert "1 outliers are outside of the axes" in caption
-    assert _robust_limits(np.array([0.0, 1, 2, 3, 1e6])) == (0, 3)
-    assert _robust_limits(np.zeros(5)) == (0, 0)
+    assert _outliers(np.array([0.0, 1, 2, 3, 1e6])).tolist() == [False] * 4 + [True]
+    assert not _outliers(np.zeros(5)).any()
 
 
 def test_times_are_parsed_with_units():
@@ -453,8 +462,8 @@ def test_the_model_is_saved_before_the_importance(run, plants, tmp_path, monkeyp
 
 
 def test_time_before_the_command_counts(plants, tmp_path):
-    settings = TrainSettings(plants / "plants.csv", "kind", tmp_path / "m.skops", time=1.0)
-    about = train(settings, Console(quiet=True), time.perf_counter() - 10).about
+    settings = TrainSettings(plants / "plants.csv", "kind", tmp_path / "m.skops", time=1.0, began=time.perf_counter() - 10)
+    about = train(settings, Console(quiet=True)).about
     assert about["importance"] == {}
     assert about["rows"]["saved"] == 192
     assert gramless.load(tmp_path / "m.skops").about["rows"] == about["rows"]

@@ -13,7 +13,7 @@ from test_every_model_file import ESTIMATORS
 from test_reproducible_files import fitted
 
 import gramless
-from gramless.images.activations import patch_geometry, pool_activations
+from gramless.images.activations import PatchEncoder, patch_geometry
 from gramless.kernels import KERNELS, RBF, ScaledColumns
 from gramless.linalg.operators.blocks import PackedGaussian, evaluate, expand
 
@@ -147,5 +147,5 @@ def test_filters_with_other_numbers_of_rows_raise():
     for n_rows, size in ((16, 8), (18, 8), (17, 9)):
         filters, shown = np.zeros((n_rows, 3), np.float32), np.zeros((2, size, size, 1), np.float32)
         with pytest.raises(ValueError, match="do not match patches"):
-            pool_activations(shown, out, filters, geometry, 0.1, 0.0, False)
-    pool_activations(images, out, np.zeros((17, 3), np.float32), geometry, 0.1, 0.0, False)
+            PatchEncoder(filters, geometry, 0.1, 0.0, False).pool(shown, out)
+    PatchEncoder(np.zeros((17, 3), np.float32), geometry, 0.1, 0.0, False).pool(images, out)

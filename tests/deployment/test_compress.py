@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits, make_classification, make_moons
 import gramless
 from gramless import LSSVC, LSSVR, KernelSVC, NystromLSSVC, compiled, compress
 from gramless._core.targets.columns import scores_to_labels
+from gramless.approximation.landmarks import LandmarkRule
 from gramless.deployment import compress as module
 from gramless.deployment.compiled import KernelExpansion
 from gramless.deployment.tuning import TUNING
@@ -146,6 +147,28 @@ def test_a_large_mean_of_values_does_not_change_the_error(rounds):
     )
     assert plain.compression_["changed"] < 0.05
     np.testing.assert_allclose(shifted.predict(rows) - 2.0**26, plain.predict(rows), atol=1e-3)
+
+
+class FirstRows(LandmarkRule):
+    """Rule that selects the first rows and stores the rows that it is given."""
+
+    def select(self, X, kernel, m, rng):
+        self.rows = X
+        return np.arange(m)
+
+
+def test_landmarks_of_a_rule_are_the_rows_that_it_selects():
+    """Its rows are those of the fit, because the others measure the loss."""
+    model, rule = LSSVC(C=10.0).fit(X[:300], Y[:300]), FirstRows()
+    small = compress(model, n_points=20, landmarks=rule, rounds=0, half=False, random_state=0)
+    assert len(rule.rows) == 240
+    np.testing.assert_array_equal(small.points_, rule.rows[:20])
+
+
+def test_row_indices_are_those_of_the_points_of_the_model():
+    model = LSSVC(C=10.0).fit(X[:300], Y[:300])
+    small = compress(model, n_points=20, landmarks=np.arange(280, 300), rounds=0, half=False, random_state=0)
+    np.testing.assert_array_equal(small.points_, model.points_[280:])
 
 
 def test_interpolated_rows_copy_columns_of_two_rows():

@@ -11,8 +11,7 @@ from sklearn.utils.multiclass import _ovr_decision_function
 
 from gramless import LSSVC, LSSVR
 from gramless._core.targets.columns import split_bias
-from gramless.inference.leave_one_out import leave_one_out_scores, solve_dense
-from gramless.inference.selection import path_by_eigenvectors
+from gramless.inference.leave_one_out import leave_one_out_scores, path_by_eigenvectors, solve_dense
 from gramless.kernels import RBF, Columns, Laplacian, Linear, Polynomial, Precomputed
 from gramless.linalg.operators import KernelOperator
 from gramless.linalg.planning.plan import ProblemSize, make_plan

@@ -104,15 +104,15 @@ def test_shapley_values_of_a_function_with_an_interaction(d):
     def encoded(numbers):
         return Encoded(numbers, np.empty((len(numbers), 0), np.int32))
 
-    places = [(np.array([k]), np.empty(0, int)) for k in range(d)]
-    found, errors, base = shapley_values(lambda e: f(e.numbers), encoded(rows), encoded(background), places, 60, rng)
+    places = {str(k): (np.array([k]), np.empty(0, int)) for k in range(d)}
+    found = shapley_values(lambda e: f(e.numbers), encoded(rows), encoded(background), places, 60, rng)
     truth = np.array([[exact(row, j) for j in range(d)] for row in rows])
-    np.testing.assert_allclose(base[:, 0] + found[..., 0].sum(axis=1), f(rows))
+    np.testing.assert_allclose(found.base + found.values.sum(axis=1), f(rows))
     if d == 3:
-        np.testing.assert_allclose(found[..., 0], truth)
+        np.testing.assert_allclose(found.values, truth)
     else:
-        assert (np.abs(found[..., 0] - truth) <= 4 * errors[..., 0] + 1e-9).all()
-        assert 0 < errors[..., 0].max() < 0.2 * weights.sum()
+        assert (np.abs(found.values - truth) <= 4 * found.errors + 1e-9).all()
+        assert 0 < found.errors.max() < 0.2 * weights.sum()
 
 
 def test_explanations_add_up_to_the_predictions(frame, values, regressor, classifier):

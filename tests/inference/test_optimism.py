@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramless import LSSVR
-from gramless.inference.selection import optimism
+from gramless.inference.leave_one_out import optimism
 
 
 def test_optimism_is_the_ratio_of_errors_on_new_rows():

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import log_loss
 
 from gramless import LSSVC
-from gramless.inference.intervals import adaptive_scores, class_thresholds, score_threshold
+from gramless.inference.intervals import adaptive_scores, prediction_sets, score_thresholds
 
 
 def labelled(n, seed, k=5):
@@ -18,16 +18,15 @@ def labelled(n, seed, k=5):
     return p, codes, rng.random(n)
 
 
-def thresholds(scores, codes, coverage, per_class=False):
-    own = scores[np.arange(len(codes)), codes]
-    return class_thresholds(own, codes, scores.shape[1], coverage, per_class=per_class)
+def threshold(scores, codes, coverage):
+    return score_thresholds(scores[np.arange(len(codes)), codes][None], coverage)
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.9, 0.95])
 def test_sets_of_new_rows_have_the_requested_coverage(coverage):
     p, codes, u = labelled(4000, 0)
     fresh, truth, v = labelled(4000, 1)
-    limits = thresholds(adaptive_scores(p, u), codes, coverage)
+    limits = threshold(adaptive_scores(p, u), codes, coverage)
     sets = adaptive_scores(fresh, v) <= limits
     covered = sets[np.arange(len(truth)), truth].mean()
     assert abs(covered - coverage) < 3 * np.sqrt(2 * coverage * (1 - coverage) / 4000)
@@ -36,7 +35,7 @@ def test_sets_of_new_rows_have_the_requested_coverage(coverage):
 def test_sets_without_random_fraction_are_not_empty_and_cover_at_least_as_often():
     p, codes, _ = labelled(4000, 2)
     fresh, truth, _ = labelled(4000, 3)
-    sets = adaptive_scores(fresh) <= thresholds(adaptive_scores(p), codes, 0.8)
+    sets = adaptive_scores(fresh) <= threshold(adaptive_scores(p), codes, 0.8)
     sets |= fresh >= fresh.max(axis=1, keepdims=True)
     assert sets.any(axis=1).all()
     assert sets[np.arange(len(truth)), truth].mean() > 0.78
@@ -47,9 +46,9 @@ def test_thresholds_per_class_cover_every_class():
     p[:, 0] *= 0.3  # a class that the model likes too little
     p /= p.sum(axis=1, keepdims=True)
     half = slice(0, 3000), slice(3000, 6000)
-    scores = adaptive_scores(p, u)
-    limits = thresholds(scores[half[0]], codes[half[0]], 0.9, per_class=True)
-    own = (scores <= limits)[half[1]][np.arange(3000), codes[half[1]]]
+    true_scores = adaptive_scores(p, u)[np.arange(6000), codes]
+    sets = prediction_sets(p[half[1]], true_scores[half[0]], codes[half[0]], 0.9, per_class=True, random_state=0)
+    own = sets[np.arange(3000), codes[half[1]]]
     for c in range(5):
         assert abs(own[codes[half[1]] == c].mean() - 0.9) < 0.06
 
@@ -59,15 +58,15 @@ def test_thresholds_per_class_cover_every_class():
 def test_sets_are_nested_in_coverage(seed, coverage, more):
     p, codes, u = labelled(60, seed)
     scores = adaptive_scores(p, u)
-    inner = scores <= thresholds(scores, codes, coverage)
-    outer = scores <= thresholds(scores, codes, coverage + more)
+    inner = scores <= threshold(scores, codes, coverage)
+    outer = scores <= threshold(scores, codes, coverage + more)
     assert (outer | ~inner).all()
 
 
 def test_weights_equal_repetition():
     scores = np.random.default_rng(5).random(30)
     weights = np.random.default_rng(6).integers(1, 4, 30)
-    assert score_threshold(scores, 0.7, weights.astype(float)) == score_threshold(scores.repeat(weights), 0.7)
+    assert score_thresholds(scores[None], 0.7, weights.astype(float)) == score_thresholds(scores.repeat(weights)[None], 0.7)
 
 
 def digits():

@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss
 import gramless
 from gramless import LSSVC
 from gramless.inference.leave_one_out import leave_one_out_on_demand
-from gramless.inference.probabilities import fit_temperature, temperature_probabilities
+from gramless.inference.probabilities import fit_temperature, probabilities
 from gramless.inference.tuning import TUNING
 from gramless.kernels import RBF
 
@@ -30,7 +30,7 @@ def test_no_other_temperature_has_a_smaller_log_loss():
     best = fit_temperature(scores, codes)
     both, shares = np.tile(scores, 3), np.concatenate([np.ones(500), np.full(1000, 0.5 / 500)])
     labels = np.concatenate([codes, np.zeros(500, dtype=int), np.ones(500, dtype=int)])
-    losses = [log_loss(labels, temperature_probabilities(both, best * f), sample_weight=shares) for f in (0.9, 1.0, 1.1)]
+    losses = [log_loss(labels, probabilities(both, temperature=best * f), sample_weight=shares) for f in (0.9, 1.0, 1.1)]
     assert losses[1] == min(losses)
 
 
@@ -44,10 +44,10 @@ def test_weights_equal_repetition():
 
 def test_scores_that_are_all_zero_or_perfect_give_finite_probabilities():
     codes = np.array([0, 1, 1, 0])
-    assert np.isfinite(temperature_probabilities(np.zeros(4), fit_temperature(np.zeros(4), codes))).all()
+    assert np.isfinite(probabilities(np.zeros(4), temperature=fit_temperature(np.zeros(4), codes))).all()
     perfect = np.array([-1.0, 1.0, 1.0, -1.0])
-    probabilities = temperature_probabilities(perfect, fit_temperature(perfect, codes)).max(axis=1)
-    np.testing.assert_allclose(probabilities, 4.5 / 5)  # four correct rows and one pseudo-row, of which half is correct
+    largest = probabilities(perfect, temperature=fit_temperature(perfect, codes)).max(axis=1)
+    np.testing.assert_allclose(largest, 4.5 / 5)  # four correct rows and one pseudo-row, of which half is correct
 
 
 def test_default_is_calibrated_at_the_first_request(tmp_path):

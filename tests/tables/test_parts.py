@@ -19,11 +19,10 @@ from gramless.inference.leave_one_out import inverse_factor
 from gramless.inference.softmax_link import fit_link, link_probabilities, temperature_losses
 from gramless.kernels import RBF, Exponential, Laplacian, Matern52, ScaledColumns
 from gramless.kernels.tuning import TUNING
-from gramless.tables import members, metric, search
+from gramless.tables import exact, members, search
 from gramless.tables.column_types import Encoded
-from gramless.tables.exact import solve_exact, upper_kernel_matrix
+from gramless.tables.exact import ScaleProblem, scale_slopes, solve_exact, upper_kernel_matrix
 from gramless.tables.losses import ClassLoss, ValueLoss, poisson_regression
-from gramless.tables.metric import learn_scales, loss_and_slopes, scale_slopes
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, normal_ranks
 from gramless.tables.search import Evaluation, SearchOptions, TableSetting, choose
@@ -51,13 +50,14 @@ def test_leave_one_out_scores_are_those_of_refits(kernel):
         np.testing.assert_allclose(solution.scores[i], fitted_without(X, kernel, Z, ridge, i)[0], rtol=1e-8)
 
 
-def test_single_precision_is_used_for_many_rows_and_agrees():
+def test_single_precision_is_used_for_many_rows_and_agrees(monkeypatch):
     rng = np.random.default_rng(1)
-    X = rng.normal(size=(500, 4))
+    X = rng.normal(size=(700, 4))
     Z = np.sin(X[:, :1])
     ridge = np.full(len(X), 0.1)
-    single = solve_exact(X, Exponential(0.5), Z, ridge, single_from=500)
+    single = solve_exact(X, Exponential(0.5), Z, ridge)
     assert single.points.dtype == np.float32
+    monkeypatch.setattr(exact, "SINGLE_FROM", 1000)
     double = solve_exact(X, Exponential(0.5), Z, ridge)
     assert double.points.dtype == np.float64
     assert np.abs(single.scores - double.scores).max() < 1e-3
@@ -91,7 +91,7 @@ def test_sums_of_absolute_differences_with_and_without_compiled_code(n):
     X = np.column_stack([X, np.full(n, 3.0)])
     V = rng.normal(size=(n, n))
     V += V.T
-    assert (V.size >= metric.COMPILED_VALUES) == (n == 600)
+    assert (V.size >= exact.COMPILED_VALUES) == (n == 600)
     expected = [(V * np.abs(x[:, None] - x[None, :])).sum() for x in X.T]
     np.testing.assert_allclose(scale_slopes("laplacian", X, V), expected, rtol=1e-9, atol=1e-8)
 
@@ -165,9 +165,7 @@ def test_slopes_of_the_leave_one_out_loss_are_those_of_finite_differences(name, 
     )
     at, step = np.array([0.3, -0.2, 0.1, 1.0]), 1e-5
 
-    def value(parameters):
-        return loss_and_slopes(parameters, X, groups, name, 0.4, loss, rows, False)
-
+    value = ScaleProblem(X, groups, name, 0.4, loss, rows, False).loss_and_slopes
     expected = [(value(at + e)[0] - value(at - e)[0]) / (2 * step) for e in step * np.eye(4)]
     np.testing.assert_allclose(value(at)[1], expected, rtol=1e-5, atol=1e-8)
 
@@ -181,8 +179,9 @@ def test_the_loss_that_scales_are_learned_by_is_the_one_of_the_search(name):
     scores = solve_exact(X, search.make_kernel(setting, 3.0), loss.targets(rows, False), np.full(50, 1 / 3.0)).scores
     gamma = search.kernel_gamma(name, 0.7, 3.0)
     logs = np.log(scales)
-    value, _ = loss_and_slopes(np.append(logs, np.log(3.0)), X, np.arange(3), name, gamma, loss, rows, False)
-    prior = metric.PRIOR * np.sum((logs - logs.mean()) ** 2) / 100
+    problem = ScaleProblem(X, np.arange(3), name, gamma, loss, rows, False)
+    value, _ = problem.loss_and_slopes(np.append(logs, np.log(3.0)))
+    prior = exact.PRIOR * np.sum((logs - logs.mean()) ** 2) / 100
     np.testing.assert_allclose(value, 0.5 * np.log(loss(loss.predictions(scores, rows, False), rows)) + prior, rtol=1e-6)
 
 
@@ -190,7 +189,7 @@ def test_scales_grow_where_the_function_changes():
     rng = np.random.default_rng(0)
     X, rows = rng.normal(size=(300, 4)), np.arange(300)
     loss = ValueLoss(np.sin(2 * X[:, 0]), "squared_error", None)
-    logs, C = learn_scales(X, np.arange(4), "exponential", 0.5, 20.0, loss, rows, False, steps=10, logs=np.zeros(4))
+    logs, C = ScaleProblem(X, np.arange(4), "exponential", 0.5, loss, rows, False).learn(np.zeros(4), 20.0, 10)
     assert logs[0] > logs[1:].max() + 1
     assert C > 20.0
 
@@ -204,9 +203,9 @@ def test_learned_scales_are_compared_on_rows_they_were_not_learned_from():
     one = search.SettingSearch(encoded.take(order), order, prepared, loss, SearchOptions())
     (learned,) = one.learn([TableSetting("standard", "rbf", 0.3, 1.0)], 120)
     flattered = one.evaluate(learned, 120)
-    (honest,) = run_round_robin([one.unbiased(flattered)], 1)
+    (honest,) = run_round_robin([one.unbiased_search(learned, 120, 1)], 1)
     assert honest.loss > 1.02 * flattered.loss  # there is nothing to learn
-    even, odd = one.halves[learned.scales].even, one.halves[learned.scales].odd
+    (even, odd), _ = one.halves[learned.scales]
     without = one.evaluate(search.replace(learned, scales=odd), 120).predictions
     np.testing.assert_array_equal(honest.predictions[::2], without[::2])
     np.testing.assert_allclose(np.sqrt(np.array(even) * odd), learned.scales, rtol=1e-4)
@@ -406,16 +405,17 @@ def test_column_scales_are_learned_equally_in_both_precisions(monkeypatch):
     X, rows = rng.normal(size=(700, 4)), np.arange(700)
     loss = ValueLoss(np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=700), "squared_error", None)
     at = np.array([0.3, -0.2, 0.1, -0.1, 1.0])
+    problem = ScaleProblem(X, np.arange(4), "exponential", 0.4, loss, rows, False)
     dtypes = []
 
     def factor(A):
         dtypes.append(A.dtype)
         return inverse_factor(A)
 
-    monkeypatch.setattr(metric, "inverse_factor", factor)
-    single = loss_and_slopes(at, X, np.arange(4), "exponential", 0.4, loss, rows, False)
-    monkeypatch.setattr(metric, "SINGLE_FROM", 1000)
-    double = loss_and_slopes(at, X, np.arange(4), "exponential", 0.4, loss, rows, False)
+    monkeypatch.setattr(exact, "inverse_factor", factor)
+    single = problem.loss_and_slopes(at)
+    monkeypatch.setattr(exact, "SINGLE_FROM", 1000)
+    double = problem.loss_and_slopes(at)
     assert dtypes == [np.float32, np.float64]
     np.testing.assert_allclose(single[0], double[0], rtol=1e-4)
     np.testing.assert_allclose(single[1], double[1], atol=1e-3 * np.abs(double[1]).max())

@@ -7,6 +7,9 @@ Parameters marked "no_validation" are validated where they are parsed: `as_kerne
 from __future__ import annotations
 
 import inspect
+import re
+from collections import ChainMap
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, TypeVar, dataclass_transform
@@ -45,7 +48,6 @@ CONSTRAINTS: dict[str, Any] = {
     "patch_size": [POSITIVE_INTEGER, "array-like", None],
     "shape": "no_validation",
     "n_jobs": [Integral, None],
-    "normalise": ["boolean"],
     "dtype": "no_validation",
     "device": "no_validation",
     "memory_budget": "no_validation",
@@ -63,16 +65,55 @@ _LAST = ("shrinking", "cache_size", "dtype", "device", "memory_budget", "callbac
 def estimator(cls: _Class) -> _Class:
     """Decorate an estimator class whose annotated attributes are its constructor parameters.
 
-    The class becomes a dataclass. Its signature begins with the kernel and ends with the settings of the computation, which
-    it may inherit from a base class. Parameters without a constraint of the class have that of `CONSTRAINTS`.
+    The class becomes a dataclass. Its signature begins with the kernel and ends with the settings of the computation.
+    Parameters, their constraints and their descriptions may be those of a base class. Parameters without a constraint have
+    that of `CONSTRAINTS`, and those of type `bool` are checked to be boolean. The HTML representation links to the page of
+    the class in the reference.
     """
     made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
     signature = inspect.signature(made.__init__)
     ordered = sorted(signature.parameters.values(), key=_position)
     made.__init__.__signature__ = signature.replace(parameters=ordered)
-    declared = {**CONSTRAINTS, **getattr(cls, "_parameter_constraints", {})}
+    flags = {name: ["boolean"] for name, parameter in made.__dataclass_fields__.items() if parameter.type == "bool"}
+    declared = ChainMap(*(vars(base).get("_parameter_constraints", {}) for base in cls.__mro__), CONSTRAINTS, flags)
     made._parameter_constraints = {name: declared[name] for name in signature.parameters if name in declared}
-    return link_documentation(made)
+    if any(_entries(base, "Parameters") for base in cls.__mro__[1:]):
+        made.__doc__ = _merged_docstring(made)
+    made._doc_link_module = "gramless"
+    made._doc_link_template = f"{DOCUMENTATION}/reference/generated/{{public_name}}.html"
+    made._doc_link_url_param_generator = _url_parameters
+    return cls
+
+
+def inherit_parameter_docs(documented: type) -> Callable[[_Class], _Class]:
+    """Return a class decorator that adds the descriptions of the parameters that the class shares with `documented`."""
+
+    def insert(cls: _Class) -> _Class:
+        cls.__doc__ = _merged_docstring(cls, documented)
+        return cls
+
+    return insert
+
+
+def _merged_docstring(cls: type, *documented: type) -> str:
+    """Return the docstring of a class with what only its base classes describe, and parameters that others describe."""
+    described = ChainMap(*(_entries(source, "Parameters") for source in (*cls.__mro__, *documented)))
+    attributes = ChainMap(*(_entries(base, "Attributes") for base in cls.__mro__))
+    sections = {
+        "Parameters": [described[name] for name in inspect.signature(cls).parameters if name in described],
+        "Attributes": list(attributes.values()),
+    }
+    first, *others = re.split(r"\n\n(?=[A-Z][A-Za-z ]+\n---)", inspect.cleandoc(cls.__doc__ or ""))
+    made = ["\n".join([section, "-" * len(section), *entries]) for section, entries in sections.items() if entries]
+    kept = [text for text in others if text.split()[0] not in sections]
+    return "\n\n".join([first, *made, *kept]) + "\n"
+
+
+def _entries(cls: type, section: str) -> dict[str, str]:
+    """Return the described parameters or attributes of a docstring by name."""
+    body = re.search(rf"\n{section}\n-+\n(.*?)(?=\n\n[A-Z]|$)", inspect.cleandoc(cls.__doc__ or ""), re.DOTALL)
+    entries = re.findall(r"^\w.*(?:\n .*)*", body[1], re.MULTILINE) if body else []
+    return {re.split(r"\W", entry)[0]: entry for entry in entries}
 
 
 def _position(parameter: inspect.Parameter) -> int:
@@ -82,15 +123,6 @@ def _position(parameter: inspect.Parameter) -> int:
     if parameter.name in _LAST:
         return len(_FIRST) + 1 + _LAST.index(parameter.name)
     return _FIRST.index(parameter.name) if parameter.name in _FIRST else len(_FIRST)
-
-
-def link_documentation(cls: _Class) -> _Class:
-    """Decorate an estimator class so that its HTML representation links to its page in the reference."""
-    linked: Any = cls
-    linked._doc_link_module = "gramless"
-    linked._doc_link_template = f"{DOCUMENTATION}/reference/generated/{{public_name}}.html"
-    linked._doc_link_url_param_generator = _url_parameters
-    return cls
 
 
 def _url_parameters(estimator: Any) -> dict[str, str]:

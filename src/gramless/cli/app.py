@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import inspect
 import json
 import os
 import sys
-import time
 import warnings
-from pathlib import Path
-from typing import Annotated, Any
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, get_type_hints
 
 import typer
-from rich.console import Console
-from typer.core import TyperCommand
+from rich.text import Text
 
 from gramless._version import __version__
+from gramless.cli import options
 from gramless.cli.display import messages
-from gramless.cli.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, InputError, explain, is_pictures
-from gramless.cli.options import (
-    AsJson,
-    ModelFile,
-    Port,
-    PredictSettings,
-    ReproduceSettings,
-    ServeSettings,
-    TrainSettings,
-    existing_file,
-    options_of,
-)
+from gramless.cli.errors import EXIT_INTERRUPTED, EXIT_PARTLY_FAILED, explain
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,39 +27,69 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Kernel machines for data too large for a Gram matrix.",
 )
+# Options of each command, and the module and the function that implement it.
+_COMMANDS = {
+    "train": (options.TrainSettings, "train", "train"),
+    "predict": (options.PredictSettings, "predict", "predict"),
+    "evaluate": (options.EvaluateSettings, "predict", "evaluate"),
+    "info": (options.InfoSettings, "info", "info"),
+    "serve": (options.ServeSettings, "serve", "serve_models"),
+    "export": (options.ExportSettings, "info", "export"),
+    "demo": (options.DemoSettings, "serve", "demo"),
+    "reproduce": (options.ReproduceSettings, "reproduce", "reproduce"),
+    "report": (options.ReportSettings, "reproduce", "redraw"),
+}
+# Commands whose standard output is for predictions, or that run until they are stopped.
+_MESSAGES_TO_STDERR = ("predict", "serve", "demo")
+# Commands without models, which do not need the slow imports of `_import_skops`.
+_WITHOUT_MODELS = ("reproduce", "report")
 
 
-class _Command(TyperCommand):
-    """Command that prints its result as JSON if `--json` is given, and ends with the exit code of a run of experiments."""
+def _add_command(name: str, settings: Any, module: str, function: str) -> None:
+    """Add a command with one option for each field of a dataclass of settings, except fields with a default factory.
 
-    def invoke(self, ctx: Any) -> Any:
+    The docstring of the dataclass is the help. The command imports slow packages only after its arguments were checked;
+    `main` passes the importing function as `obj`. With `--json`, the result is printed as JSON.
+    """
+    types = get_type_hints(settings, include_extras=True)
+    panel_of = {name: panel for panel, names in getattr(settings, "panels", {}).items() for name in names}
+    parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    for one in fields(settings):
+        kind, default = types[one.name], inspect.Parameter.empty if one.default is MISSING else one.default
+        if one.metadata:
+            declared = one.metadata["typer"]
+            declared.rich_help_panel = panel_of.get(one.name)
+            kind = Annotated[kind, declared]
+        if one.default_factory is MISSING:
+            parameters.append(inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+
+    def command(ctx: typer.Context, **given: Any) -> None:
+        chosen, as_json = settings(**given), given.get("as_json", False)
+        if ctx.obj is not None and name not in _WITHOUT_MODELS:
+            ctx.obj()
+        run = getattr(importlib.import_module(f"gramless.cli.{module}"), function)
         try:
-            result = super().invoke(ctx)
-            if ctx.params.get("as_json"):
-                typer.echo(json.dumps(result))
+            result = run(chosen, messages(stderr=as_json or name in _MESSAGES_TO_STDERR))
+            if as_json:
+                typer.echo(json.dumps({"model": str(chosen.out), **result.about} if name == "train" else result))
             sys.stdout.flush()
         except BrokenPipeError:
             # A reader such as `head` has closed the pipe: discard further output, including output flushed at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return None
+            return
         if isinstance(result, dict) and result.get("interrupted"):
             raise typer.Exit(EXIT_INTERRUPTED)
         if isinstance(result, dict) and result.get("failed"):
             raise typer.Exit(EXIT_PARTLY_FAILED)
-        return result
+
+    command.__doc__ = settings.__doc__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    app.command(name)(command)
 
 
-class _ModelCommand(_Command):
-    """Command that imports slow packages after its arguments were checked; `main` passes the importing function as `obj`.
-
-    `began` in `ctx.meta` is the time of `time.perf_counter` before these imports.
-    """
-
-    def invoke(self, ctx: Any) -> Any:
-        ctx.meta["began"] = time.perf_counter()
-        if ctx.obj is not None:
-            ctx.obj()
-        return super().invoke(ctx)
+for _name, _declared in _COMMANDS.items():
+    _add_command(_name, *_declared)
 
 
 def _version(requested: bool) -> None:
@@ -83,132 +103,6 @@ def root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Kernel machines for data too large for a Gram matrix."""
-
-
-@app.command(cls=_ModelCommand)
-@options_of(TrainSettings)
-def train(ctx: typer.Context, settings: TrainSettings, as_json: AsJson = False) -> dict[str, Any]:
-    """Fit a model to a table, or to a folder of pictures, score it on held-out rows, and save it."""
-    model: Any
-    if settings.data.is_dir():
-        from gramless.cli.pictures import train_pictures
-
-        model = train_pictures(settings, messages(stderr=as_json))
-    else:
-        from gramless.cli.train import train as train_table
-
-        model = train_table(settings, messages(stderr=as_json), ctx.meta["began"])
-    return {"model": str(settings.out), **model.about}
-
-
-@app.command(cls=_ModelCommand)
-@options_of(PredictSettings)
-def predict(settings: PredictSettings, as_json: AsJson = False) -> dict[str, Any]:
-    """Predict the rows of a file, in batches so that the file may be larger than memory, or predict pictures."""
-    if as_json and settings.out is None:
-        raise InputError("--json needs --out, because predictions are written to standard output otherwise")
-    from gramless.cli.predict import predict as write_predictions
-
-    return write_predictions(settings, messages(stderr=True))
-
-
-@app.command(cls=_ModelCommand)
-def evaluate(
-    model: ModelFile,
-    data: Annotated[
-        Path, typer.Argument(help="Table with targets, or a folder with one subfolder of pictures for each class.")
-    ],
-    target: Annotated[
-        str | None, typer.Option(help="Column with the targets; the default is the target of training.")
-    ] = None,
-    as_json: AsJson = False,
-) -> dict[str, Any]:
-    """Score a saved model on a file with targets, or on a folder of pictures."""
-    if target is not None and is_pictures(data):
-        raise InputError("--target is for tables: the class of a picture is the name of its subfolder")
-    from gramless.cli.predict import evaluate as evaluate_model
-
-    return evaluate_model(model, data, target, messages(stderr=as_json))
-
-
-@app.command(cls=_ModelCommand)
-def info(
-    model: Annotated[Path | None, typer.Argument(help="Model file to describe.", parser=existing_file)] = None,
-    rows: Annotated[
-        int | None, typer.Option(help="Also show the automatic choices for a table with this number of rows.", min=2)
-    ] = None,
-    columns: Annotated[int | None, typer.Option(help="Number of columns of the table.", min=1)] = None,
-    classes: Annotated[int, typer.Option(help="Number of classes of the target.", min=2)] = 2,
-    as_json: AsJson = False,
-) -> dict[str, Any]:
-    """Describe a model file; without one, show devices, memory, versions, and automatic choices for a table size."""
-    from gramless.cli import info as commands
-
-    console = messages(stderr=as_json)
-    return commands.info(rows, columns, classes, console) if model is None else commands.model_info(model, console)
-
-
-@app.command(cls=_ModelCommand)
-@options_of(ServeSettings)
-def serve(settings: ServeSettings) -> None:
-    """Serve models over HTTP: POST /predict accepts rows as JSON or CSV; / is a page with a form.
-
-    If the environment variable GRAMLESS_TOKEN is set, requests must send it as "Authorization: Bearer ...". SIGHUP reloads
-    the files without losing a request; SIGTERM stops the server after the running requests are answered.
-    """
-    from gramless.cli.serve import serve_models
-
-    serve_models(settings, messages(stderr=True))
-
-
-@app.command(cls=_ModelCommand)
-def export(
-    model: ModelFile,
-    out: Annotated[Path, typer.Argument(help="ONNX file to write.")],
-    as_json: AsJson = False,
-) -> dict[str, Any]:
-    """Write a model as ONNX: preprocessing, prediction, labels and probabilities, with standard operators only."""
-    from gramless.cli.info import export as export_model
-
-    return export_model(model, out, messages(stderr=as_json))
-
-
-@app.command(cls=_ModelCommand)
-def demo(
-    port: Port = 8000,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with mnist.npz; the folder in $GRAMLESS_DATA is searched too.")
-    ] = None,
-) -> None:
-    """Serve a local page on which a user draws a digit and a model classifies it."""
-    from gramless.cli.serve import demo as serve_demo
-
-    serve_demo(port, data, messages(stderr=True))
-
-
-@app.command(cls=_Command)
-@options_of(ReproduceSettings)
-def reproduce(settings: ReproduceSettings, as_json: AsJson = False) -> Any:
-    """Run the papers' experiments and write a report. A run that was interrupted is resumed."""
-    from gramless.cli import reproduce as commands
-
-    console = Console(stderr=as_json)
-    return (commands.list_experiments if settings.show else commands.reproduce)(settings, console)
-
-
-@app.command(cls=_Command)
-def report(
-    results: Annotated[list[Path], typer.Argument(help="Files results.jsonl of one or more runs.")],
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
-    benchmarks: Annotated[
-        Path | None, typer.Option(help="Folder with benchmark records, for a chapter on other packages.", exists=True)
-    ] = None,
-    as_json: AsJson = False,
-) -> dict[str, Any]:
-    """Write the report of earlier runs from their records."""
-    from gramless.cli.reproduce import redraw
-
-    return redraw(results, out, benchmarks=benchmarks, console=Console(stderr=as_json))
 
 
 def main(command: Any = app) -> None:
@@ -231,9 +125,8 @@ def main(command: Any = app) -> None:
 
 
 def _print_message(style: str, sentence: Any) -> None:
-    console = messages(stderr=True)
-    console.print(f"[{style}]gramless:[/{style}]", end=" ")
-    console.print(str(sentence), markup=False)  # "[kg]" in a column name is not a style of rich
+    # "[kg]" in a column name is not a style of rich.
+    messages(stderr=True).print(f"[{style}]gramless:[/{style}]", Text(str(sentence)))
 
 
 def _import_skops() -> None:

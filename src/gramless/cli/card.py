@@ -8,26 +8,20 @@ needs no script and no other file, and has a light and a dark color scheme.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from gramless._core.files import atomic_write
 from gramless._core.svg import COLOURS, new_axes, to_svg
+from gramless.cli.display import Section, print_sections
 from gramless.cli.model import SavedModel, TableModel
 from gramless.cli.table_files import checksum
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+_DETAILS = ("Inputs", "Left out", "Versions")  # titles of the tables that follow the summary
 _LEVELS = 6  # categories that are shown
 _STORED_LEVELS = 100  # categories that are stored with their counts
 _CURVES = 6  # columns with a partial dependence
@@ -39,8 +33,6 @@ _COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _BINS = 10  # bins of the calibration curve
 _WIDTH, _HEIGHT = 300, 240  # pixels of a chart; three charts are as wide as the page
 
-# Title, column names and rows of a table.
-Section = tuple[str, list[str], list[list[str]]]
 # A chart as SVG or as bars, and its caption.
 Figure = tuple[Any, str]
 
@@ -54,7 +46,7 @@ def sections(model: SavedModel) -> list[Section]:
     """Return the title, the column names and the rows of each table of a card."""
     about = model.about
     n_rows = about.get("rows", {})
-    settings = about.get("settings")
+    settings = about.get("settings") or []
     if isinstance(settings, dict):
         chosen = {key: f"{value:.3g}" if isinstance(value, float) else value for key, value in settings.items()}
         settings = [", ".join(f"{key} {value}" for key, value in chosen.items() if value is not None)]
@@ -65,7 +57,7 @@ def sections(model: SavedModel) -> list[Section]:
         ["predicts", f"{about.get('target') or model.target or 'y'} ({model.task})"],
         ["data", f"{about.get('data')}, {model.describe_inputs()}"],
         [model.unit, f"{n_rows.get('train', 0):,} for training, {n_rows.get('held_out', 0):,} held out"],
-        *(["settings", str(one)] for one in settings or []),
+        *(["settings", str(one)] for one in settings),
         *(["reduced", str(one)] for one in about.get("reductions", about.get("gave_up", []))),
         ["tuned", ", ".join(filter(None, tuned))],
     ]
@@ -75,53 +67,38 @@ def sections(model: SavedModel) -> list[Section]:
     if about.get("error_90") is not None:
         facts.append(["90 % of errors below", f"{about['error_90']:.4g}"])
     evaluated_on = f"{about['folds']} folds" if "folds" in about else f"held-out {model.unit}"
+    left_out = about.get("columns", {}).get("left_out", {})
+    versions = {"gramless": about.get("gramless"), **about.get("versions", {})}
     found: list[Section] = [
         ("Model", ["", ""], facts),
-        *score_sections(about.get("scores"), about.get("confusion"), evaluated_on),
+        *score_sections(about, evaluated_on),
+        ("Inputs", ["column", "kind", "training values", "missing"], list(map(_input, about.get("inputs", [])))),
+        ("Left out", ["column", "why"], [[name, why] for name, why in left_out.items()]),
+        ("Versions", ["package", "version"], [[name, str(number)] for name, number in versions.items()]),
     ]
-    inputs = [_input(record) for record in about.get("inputs", [])]
-    if inputs:
-        found.append(("Inputs", ["column", "kind", "training values", "missing"], inputs))
-    left_out = about.get("columns", {}).get("left_out", {})
-    if left_out:
-        found.append(("Left out", ["column", "why"], [[name, why] for name, why in left_out.items()]))
-    versions = {"gramless": about.get("gramless"), **about.get("versions", {})}
-    found.append(("Versions", ["package", "version"], [[name, str(number)] for name, number in versions.items()]))
-    return found
+    return [section for section in found if section[2]]
 
 
-def score_sections(scores: list[dict[str, Any]] | None, confusion: dict[str, Any] | None, rows: str) -> list[Section]:
-    """Return the table of scores on some rows, and the confusion matrix of these rows if there is one."""
+def score_sections(about: dict[str, Any], rows: str) -> list[Section]:
+    """Return the table of the scores on some rows, and the confusion matrix of these rows if there is one."""
     found: list[Section] = []
-    if scores:
-        shown = [[one["metric"], *(_number(one[key]) for key in ("value", "low", "high", "baseline"))] for one in scores]
-        shown = [[name, value, f"{low} to {high}", constant] for name, value, low, high, constant in shown]
+    if about.get("scores"):
+        shown = []
+        for one in about["scores"]:
+            value, low, high, constant = (_number(one[key]) for key in ("value", "low", "high", "baseline"))
+            shown.append([one["metric"], value, f"{low} to {high}", constant])
         found.append((f"Scores on {rows}", ["score", "value", "95 % interval", "constant"], shown))
-    if confusion is not None:
-        names = [str(label) for label in confusion["classes"]]
-        counts = [[f"{count:,}" for count in row] for row in confusion["counts"]]
-        table = [[name, *row] for name, row in zip(names, counts, strict=True)]
+    if about.get("confusion"):
+        names = [str(label) for label in about["confusion"]["classes"]]
+        counts = about["confusion"]["counts"]
+        table = [[name, *(f"{count:,}" for count in row)] for name, row in zip(names, counts, strict=True)]
         found.append((f"Classes (rows) and predictions (columns) of {rows}", ["class", *names], table))
     return found
 
 
 def print_summary(console: Console, model: SavedModel) -> None:
     """Print the tables of a card on the model and its scores."""
-    titles = ("Inputs", "Left out", "Versions")
-    print_sections(console, (section for section in sections(model) if section[0] not in titles))
-
-
-def print_sections(console: Console, found: Iterable[Section]) -> None:
-    """Print tables to a terminal; columns of numbers are aligned to the right."""
-    for title, heading, rows in found:
-        console.print(f"[bold]{escape(title)}[/bold]")
-        table = Table(box=SIMPLE, show_header=any(heading), header_style="bold")
-        for name, *cells in zip(heading, *rows, strict=True):
-            is_number = all(re.fullmatch(r"[-+\d.,e]+( to [-+\d.,e]+)?", cell) for cell in cells)
-            table.add_column(escape(name), overflow="fold", justify="right" if is_number else "left")
-        for row in rows:
-            table.add_row(*map(escape, row))
-        console.print(table, soft_wrap=False)
+    print_sections(console, (section for section in sections(model) if section[0] not in _DETAILS))
 
 
 def _number(value: float | None) -> str:
@@ -188,14 +165,13 @@ def write_report(model: TableModel, scored: TableModel, X: pd.DataFrame, y: np.n
     about, found = model.about, sections(model)
     measured = dict(list(about.get("importance", {}).items())[:_BARS])
     values = np.array(list(measured.values()))
-    first = next((k for k, (title, _, _) in enumerate(found) if title == "Inputs"), len(found))
     columns = [name for name, value in measured.items() if value > _SMALLEST_SHARE * max(values[0], 0)][:_CURVES]
     templates = jinja2.Environment(loader=jinja2.PackageLoader("gramless.cli"), autoescape=True)
     page = templates.get_template("report.html").render(
         target=about["target"] or "y",
         data=about["data"],
-        summary=found[:first],
-        details=found[first:],
+        summary=[section for section in found if section[0] not in _DETAILS],
+        details=[section for section in found if section[0] in _DETAILS],
         metric=about.get("importance_metric"),
         importance=_bars(list(measured), np.maximum(values, 0), values) if measured else [],
         dependence=[_partial_dependence(scored, X, name, seed) for name in columns],
@@ -226,26 +202,22 @@ def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int
     else:
         quantiles = np.linspace(0.02, 0.98, _POINTS)
         values = list(dict.fromkeys(column.quantile(quantiles, interpolation="nearest")))
-    means = []
-    for value in values:
+    found = np.empty(len(values))
+    for k, value in enumerate(values):
         rows[name] = pd.Series([value] * len(rows), index=rows.index, dtype=X[name].dtype)
-        means.append(_prediction(model, rows).mean())
-    target = model.about["target"] or "y"
-    prediction = f"probability of {model.classes_[-1]}" if model.task == "classification" else f"predicted {target}"
+        found[k] = _prediction(model, rows).mean()
+    is_classifier = model.task == "classification"
+    prediction = f"probability of {model.classes_[-1]}" if is_classifier else f"predicted {model.about['target'] or 'y'}"
+    caption = f"{prediction} by {name}"
     if is_category:
-        found = np.array(means)
-        start = 0.0 if model.task == "classification" else found.mean()
-        more = f"; {column.nunique() - _BARS} more values" if column.nunique() > _BARS else ""
+        start = 0.0 if is_classifier else found.mean()
+        caption += "" if start == 0 else "; bars begin at the mean"
+        caption += f"; {column.nunique() - _BARS} more values" if column.nunique() > _BARS else ""
         named = [str(value) if len(str(value)) <= 60 else f"{str(value)[:60]}..." for value in values]
-        origin = "" if start == 0 else "; bars begin at the mean"
-        return _bars(named, found, found, start), f"{prediction} by {name}{origin}{more}"
+        return _bars(named, found, found, start), caption
     places = np.array(values, dtype="datetime64[s]" if is_date else float).astype(float)
-    axes = _curve((name, prediction), places, np.array(means), style="-")
-    if is_date:
-        axes.set_xticks(places[[0, -1]], labels=[str(value)[:10] for value in (values[0], values[-1])])
-        axes.get_xticklabels()[0].set_horizontalalignment("left")
-        axes.get_xticklabels()[1].set_horizontalalignment("right")
-    return _figure(axes, f"{prediction} by {name}")
+    ends = {places[k]: str(values[k])[:10] for k in (0, -1)} if is_date else None
+    return _chart((name, prediction), places, found, caption, style="-", ticks=ends)
 
 
 def _prediction(model: TableModel, rows: pd.DataFrame) -> np.ndarray:
@@ -262,8 +234,8 @@ def _errors(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> dict[str, list
         truth = model.parse_targets(y)
         predictions = np.asarray(model.pipeline.predict(X), dtype=float)
         target = str(model.about["target"] or "y")
-        against = _scatter(truth, predictions, (f"true {target}", f"predicted {target}"), diagonal=True)
-        residuals = _scatter(predictions, truth - predictions, (f"predicted {target}", "true minus predicted"))
+        against = _scatter((f"true {target}", f"predicted {target}"), truth, predictions, slope=1)
+        residuals = _scatter((f"predicted {target}", "true minus predicted"), predictions, truth - predictions, slope=0)
         return {"Predictions and residuals of held-out rows": [against, residuals]}
     if not model.has_probabilities:
         return {}
@@ -273,8 +245,9 @@ def _errors(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> dict[str, list
     points = [(probabilities[bins == b].mean(), right[bins == b].mean()) for b in range(_BINS) if (bins == b).sum() >= 10]
     if len(points) < 2:
         return {}
-    axes = _curve(("predicted probability", "observed frequency"), *np.array(points).T, diagonal=(0.0, 1.0))
-    return {"Calibration": [_figure(axes, "frequency of a class against its probability, held-out rows")]}
+    predicted, observed = np.array(points).T
+    caption = "frequency of a class against its probability, held-out rows"
+    return {"Calibration": [_chart(("predicted probability", "observed frequency"), predicted, observed, caption, slope=1)]}
 
 
 def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[Figure]:
@@ -283,53 +256,41 @@ def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[Figure]
         return []
     found = pd.DataFrame([model.measured_coverage(X, y, coverage) for coverage in _COVERAGES])
     kind, size = ("intervals", "mean width") if model.task == "regression" else ("prediction sets", "mean number of classes")
-    titles, requested = "requested coverage", found["asked"].to_numpy()
-    axes = _curve((titles, "share inside"), requested, found["held_out"], diagonal=(requested[0], requested[-1]))
-    figures = [_figure(axes, f"measured against requested coverage of the {kind}")]
+    title, caption = "requested coverage", f"measured against requested coverage of the {kind}"
+    figures = [_chart((title, "share inside"), found["asked"], found["held_out"], caption, slope=1)]
     if np.isfinite(found["size"]).all():
-        axes = _curve((titles, size), requested, found["size"])
-        figures.append(_figure(axes, f"{size} of the {kind} against requested coverage"))
+        figures.append(_chart((title, size), found["asked"], found["size"], f"{size} of the {kind} against {title}"))
     return figures
 
 
-def _scatter(x: np.ndarray, y: np.ndarray, titles: tuple[str, str], diagonal: bool = False) -> Figure:
-    """Return a figure of some points; the axes leave out points that are far from the others."""
-    axes = _axes(*titles)
-    limits = [_robust_limits(x), _robust_limits(y)]
-    inside = np.ones(len(x), dtype=bool)
-    for values, (low, high) in zip((x, y), limits, strict=True):
-        inside &= (low <= values) & (values <= high)
+def _scatter(titles: tuple[str, str], x: np.ndarray, y: np.ndarray, *, slope: float) -> Figure:
+    """Return a figure of some points, without points that are far from the others."""
+    inside = ~(_outliers(x) | _outliers(y))
     shown = np.flatnonzero(inside)[:_ROWS]
-    if not diagonal:
-        axes.axhline(0, color=COLOURS["faint"], linewidth=1)
-    elif len(shown):
-        ends = [max(min(x[shown]), min(y[shown])), min(max(x[shown]), max(y[shown]))]
-        axes.plot(ends, ends, color=COLOURS["faint"], linewidth=1)
-    axes.plot(x[shown], y[shown], "o", color=COLOURS["c0"], markersize=4, alpha=0.6, mew=0)
     outside = f"; {np.count_nonzero(~inside):,} outliers are outside of the axes" if not inside.all() else ""
-    return _figure(axes, f"{titles[1]} against {titles[0]}{outside}")
+    return _chart(titles, x[shown], y[shown], f"{titles[1]} against {titles[0]}{outside}", style="o", slope=slope)
 
 
-def _robust_limits(values: np.ndarray) -> tuple[float, float]:
-    """Return the range of the values, without those that are farther from the quartiles than five times their distance."""
+def _outliers(values: np.ndarray) -> np.ndarray:
+    """Return a mask of the values that are farther from the quartiles than five times their distance."""
     first, third = np.quantile(values, [0.25, 0.75])
     margin = 5 * (third - first)
-    kept = values[(values >= first - margin) & (values <= third + margin)]
-    return float(kept.min()), float(kept.max())
+    return (values < first - margin) | (values > third + margin)
 
 
-def _curve(
-    titles: tuple[str, str], x: Any, y: Any, *, style: str = "o-", diagonal: tuple[float, float] | None = None
-) -> Axes:
-    axes = _axes(*titles)
-    if diagonal is not None:
-        axes.plot(diagonal, diagonal, color=COLOURS["faint"], linewidth=1)
-    axes.plot(x, y, style, color=COLOURS["c0"], linewidth=2, markersize=5)
-    return axes
+def _chart(
+    titles: tuple[str, str],
+    x: Any,
+    y: Any,
+    caption: str,
+    *,
+    style: str = "o-",
+    slope: float | None = None,
+    ticks: dict[float, str] | None = None,
+) -> Figure:
+    """Return a chart of points or of a curve, with few ticks and optionally a line through the origin."""
+    from markupsafe import Markup
 
-
-def _axes(x_title: str, y_title: str) -> Axes:
-    """Return axes with titles and few ticks."""
     axes = new_axes(_WIDTH, _HEIGHT)
     left, bottom, right, top = 72, 46, 14, 10  # pixels
     inner = (_WIDTH - left - right) / _WIDTH, (_HEIGHT - bottom - top) / _HEIGHT
@@ -337,18 +298,20 @@ def _axes(x_title: str, y_title: str) -> Axes:
     axes.locator_params(nbins=5)
     axes.margins(0.04)
     options: dict[str, Any] = {"color": COLOURS["soft"], "size": 12, "parse_math": False}
-    axes.set_xlabel(_printable(x_title, 32), **options)
-    axes.set_ylabel(_printable(y_title, 26), **options)
-    return axes
+    axes.set_xlabel(_printable(titles[0], 32), **options)
+    axes.set_ylabel(_printable(titles[1], 26), **options)
+    if slope is not None and len(x):
+        ends = np.array([min(x), max(x)])
+        axes.plot(ends, slope * ends, color=COLOURS["faint"], linewidth=1)
+    axes.plot(x, y, style, color=COLOURS["c0"], linewidth=2, markersize=5, alpha=0.6 if style == "o" else 1, mew=0)
+    if ticks is not None:
+        axes.set_xticks(list(ticks), labels=list(ticks.values()))
+        for tick_label, side in zip(axes.get_xticklabels(), ("left", "right"), strict=False):
+            tick_label.set(horizontalalignment=side)
+    return Markup(to_svg(axes, caption)), caption
 
 
 def _printable(text: str, length: int) -> str:
     """Return at most `length` characters, without control characters, which SVG cannot have."""
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
-def _figure(axes: Axes, caption: str) -> Figure:
-    from markupsafe import Markup
-
-    return Markup(to_svg(axes, caption)), caption

@@ -1,31 +1,24 @@
-"""Progress in the terminal: the step of a command, the fits of a run, and downloads.
+"""Messages and tables of the commands, and the display of the current step.
 
-If the output is not a terminal, `StepDisplay` prints one line every ten seconds, and `RunDisplay` one for each finished fit.
+If the output is not a terminal, `StepDisplay` prints at most one line every ten seconds.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable
+from time import monotonic
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-if TYPE_CHECKING:
-    from gramless.papers.experiments.runner import Event
+# Title, column names and rows of a table; tables without column names have an empty string for each column.
+Section = tuple[str, list[str], list[list[str]]]
+# Seconds between two lines of a command whose output is not a terminal.
+_INTERVAL = 10.0
 
 
 def messages(*, stderr: bool) -> Console:
@@ -33,7 +26,20 @@ def messages(*, stderr: bool) -> Console:
     return Console(stderr=stderr, soft_wrap=True, highlight=False)
 
 
-class _TerminalProgress(Progress):
+def print_sections(console: Console, found: Iterable[Section]) -> None:
+    """Print tables to a terminal; columns of numbers are aligned to the right."""
+    for title, heading, rows in found:
+        console.print(f"[bold]{escape(title)}[/bold]")
+        table = Table(box=SIMPLE, show_header=any(heading), header_style="bold")
+        for name, *cells in zip(heading, *rows, strict=True):
+            is_number = all(re.fullmatch(r"([-+\d.,e/± ]| to )*", cell) for cell in cells)
+            table.add_column(escape(name), overflow="fold", justify="right" if is_number else "left")
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console.print(table, soft_wrap=False)
+
+
+class TerminalProgress(Progress):
     """Progress bars that are shown only on terminals, and removed at the end."""
 
     def __init__(self, console: Console, *columns: ProgressColumn):
@@ -41,24 +47,19 @@ class _TerminalProgress(Progress):
 
 
 class Heartbeat:
-    """Prints messages at most once per interval of `seconds`, unless the console is a terminal."""
+    """Prints messages at most once per interval, unless the console is a terminal."""
 
-    def __init__(self, console: Console, seconds: float = 10.0, clock: Callable[[], float] = time.monotonic):
-        self._console = console
-        self._seconds = seconds
-        self._clock = clock
-        self._last = clock()
+    def __init__(self, console: Console):
+        self._console, self._last = console, monotonic()
 
     def __call__(self, message: str) -> None:
         """Print the message if the interval has passed."""
-        now = self._clock()
-        if self._console.is_terminal or now - self._last < self._seconds:
-            return
-        self._last = now
-        self._console.print(f"[dim]{escape(message)}[/dim]")
+        if not self._console.is_terminal and (now := monotonic()) - self._last >= _INTERVAL:
+            self._last = now
+            self._console.print(f"[dim]{escape(message)}[/dim]")
 
 
-class StepDisplay(_TerminalProgress):
+class StepDisplay(TerminalProgress):
     """Shows the current step of a command."""
 
     def __init__(self, console: Console):
@@ -70,74 +71,3 @@ class StepDisplay(_TerminalProgress):
         """Show a message."""
         self.update(self._step, description=escape(message))
         self._heartbeat(message)
-
-
-class RunDisplay(_TerminalProgress):
-    """Shows the events of a run of experiments: a bar for all fits, and a bar for the current fit."""
-
-    def __init__(self, console: Console):
-        super().__init__(
-            console,
-            SpinnerColumn(style="cyan"),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=28, complete_style="cyan", finished_style="green"),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("[dim]{task.fields[note]}"),
-        )
-        self._all_fits = self.add_task("all fits", total=None, note="")
-        self._current = self.add_task("this fit", total=None, note="", visible=False)
-
-    def __call__(self, event: Event) -> None:
-        """Show one event."""
-        done = event.number if event.kind in ("done", "failed", "skipped") else event.number - 1
-        where = f"{event.spec.paper} · {event.spec.name}" + (f" ({event.spec.data_label})" if event.spec.data_label else "")
-        self.update(self._all_fits, total=event.total, completed=done, note=where)
-        if event.kind == "started":
-            self.reset(self._current, total=None, visible=True, note=describe(event))
-        elif event.kind == "stage":
-            self._show_stage(event)
-        elif event.kind in ("done", "failed"):
-            self._print_result(event, where)
-
-    def _show_stage(self, event: Event) -> None:
-        detail = event.detail
-        note = f"{describe(event)} — {detail['stage']}"
-        if detail.get("error") is not None:
-            note += f", error {detail['error']:.2f} %"
-        self.update(self._current, total=detail.get("max_iter"), completed=detail.get("n_iter", 0), note=note)
-
-    def _print_result(self, event: Event, where: str) -> None:
-        head = f"[dim]{event.number:>3}/{event.total}[/dim] {escape(where)}  {escape(describe(event))}"
-        if event.kind == "failed":
-            self.console.print(f"[red]✗[/red] {head}  [red]{escape(event.detail['reason'])}[/red]")
-            return
-        metrics = event.detail["metrics"]
-        self.console.print(
-            f"[green]✓[/green] {head}  [bold]{metrics['error']:.2f} %[/bold]"
-            f"  {metrics['seconds']:.2f} s  {metrics['peak_mb']:.0f} MB",
-            soft_wrap=True,
-        )
-
-
-class DownloadBar(_TerminalProgress):
-    """Progress callback of `gramless.papers.datasets.obtain` that shows a bar for each file."""
-
-    def __init__(self, console: Console):
-        bar = BarColumn(bar_width=28, complete_style="cyan")
-        super().__init__(console, TextColumn("downloading {task.description}"), bar, DownloadColumn(), TransferSpeedColumn())
-        self._files: dict[str, TaskID] = {}
-
-    def __call__(self, name: str, done: int, total: int | None) -> None:
-        """Show the progress of one file."""
-        if name not in self._files:
-            self._files[name] = self.add_task(name, total=total)
-        self.update(self._files[name], completed=done, total=total)
-
-
-def describe(event: Event) -> str:
-    """Return the grid point, and the seed if the experiment has several seeds."""
-    parts = [f"{name}={value}" for name, value in event.params.items()]
-    if len(event.spec.seeds) > 1:
-        parts.append(f"seed={event.seed}")
-    return " ".join(parts)

@@ -11,6 +11,8 @@ import importlib.util
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 EXIT_PARTLY_FAILED = 1
@@ -33,45 +35,35 @@ def explain(reason: BaseException) -> tuple[str, int] | None:
     """Return message and exit code of an error that is not a defect of the program; None for other errors."""
     if isinstance(reason, KeyboardInterrupt):
         return "interrupted", EXIT_INTERRUPTED
-    if isinstance(reason, InputError) or (isinstance(reason, RuntimeError) and _is_from_papers(reason)):
+    # The errors of `gramless.papers` are recognised without an import, which is slow.
+    is_from_papers = isinstance(reason, RuntimeError) and type(reason).__module__.startswith("gramless.papers.")
+    if isinstance(reason, InputError) or is_from_papers:
         return str(reason), EXIT_BAD_INPUT
     if isinstance(reason, MemoryError):
         return f"out of memory: {reason}" if str(reason) else "out of memory", EXIT_OUT_OF_MEMORY
-    if isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT):
-        where = f" for {reason.filename}" if reason.filename else ""
+    if not isinstance(reason, OSError):
+        return None
+    name = reason.filename
+    if reason.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" for {name}" if name else ""
         return f"the disk is full{where}: delete files, or choose another disk with --out", EXIT_CANNOT_WRITE
-    if isinstance(reason, OSError) and reason.errno == errno.EFBIG:
-        where = reason.filename or "the output"
+    if reason.errno == errno.EFBIG:
+        where = name or "the output"
         return f"{where} exceeds the largest file size: choose another disk with --out", EXIT_CANNOT_WRITE
-    if isinstance(reason, OSError) and reason.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-        return f"not permitted: {reason.filename or reason}", EXIT_CANNOT_WRITE
-    if isinstance(reason, OSError) and reason.filename and reason.errno in _WRONG_PATH:
-        return f"{reason.filename}: {reason.strerror}", EXIT_CANNOT_WRITE
-    return None
-
-
-def _is_from_papers(reason: RuntimeError) -> bool:
-    """Return True for errors of `gramless.papers`, which is imported here only, because the import is slow."""
-    from gramless.papers.datasets import DatasetError
-    from gramless.papers.experiments.results import ResultsError
-
-    return isinstance(reason, DatasetError | ResultsError)
+    if reason.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return f"not permitted: {name or reason}", EXIT_CANNOT_WRITE
+    return (f"{name}: {reason.strerror}", EXIT_CANNOT_WRITE) if name and reason.errno in _WRONG_PATH else None
 
 
 def check_writable(path: Path, *inputs: Path) -> None:
     """Raise `InputError` or `OSError` if `path` cannot be written or is one of the input files."""
-    try:
-        kind = os.stat(path).st_mode
-    except FileNotFoundError:
-        kind = None
-    except OSError as reason:
-        raise InputError(f"--out cannot be {shortened(path)}: {reason.strerror}") from reason
-    if kind is not None and stat.S_ISDIR(kind):
+    mode = _mode(path)
+    if mode is not None and stat.S_ISDIR(mode):
         raise InputError(f"{path} is a folder: give --out the name of a file")
-    if kind is not None and not stat.S_ISREG(kind):
+    if mode is not None and not stat.S_ISREG(mode):
         raise InputError(f"{path} is a pipe or a device, which would be replaced: give --out the name of a file")
     for given in inputs:
-        if kind is not None and given.exists() and os.path.samefile(path, given):
+        if mode is not None and given.exists() and os.path.samefile(path, given):
             raise InputError(f"--out {path} is also an input and would be replaced: give it another name")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} for {path.name}: create it, or give another --out")
@@ -83,24 +75,43 @@ def check_writable(path: Path, *inputs: Path) -> None:
         raise
 
 
-def check_readable(path: Path) -> None:
-    """Raise `InputError` if a path is not a readable file."""
-    try:
-        kind = os.stat(path).st_mode
-    except FileNotFoundError as reason:
-        raise InputError(f"there is no file {path}") from reason
-    except (OSError, ValueError) as reason:  # the name is too long or has a NUL character, or a folder is not accessible
-        raise InputError(f"{shortened(path)} cannot be read: {getattr(reason, 'strerror', None) or reason}") from reason
-    if stat.S_ISDIR(kind):
+def readable(given: str | Path) -> Path:
+    """Return the path of a readable file, or raise `InputError`."""
+    path = Path(given)
+    mode = _mode(path)
+    if mode is None:
+        raise InputError(f"there is no file {path}")
+    if stat.S_ISDIR(mode):
         raise InputError(f"{path} is a folder: give the name of a file in it")
-    if not stat.S_ISREG(kind):
+    if not stat.S_ISREG(mode):
         raise InputError(f"{path} is a pipe or a device: save its output to a file first")
+    return path
 
 
-def shortened(path: Path) -> str:
-    """Return a path for a message, shortened if the path is long."""
-    text = str(path)
-    return text if len(text) <= 200 else f"{text[:120]}... ({len(text)} characters)"
+def is_stream(path: Path) -> bool:
+    """Return True if a path is a pipe or a device."""
+    mode = _mode(path)
+    return mode is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _mode(path: Path) -> int | None:
+    """Return type and permissions of a file; None if it does not exist."""
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as reason:  # the name is too long or has a NUL character, or a folder is not accessible
+        raise InputError(f"{path} cannot be used: {getattr(reason, 'strerror', None) or reason}") from reason
+
+
+@contextmanager
+def input_errors(beginning: str = "", *further: type[Exception]) -> Iterator[None]:
+    """Context manager that converts `ValueError` and `further` errors to `InputError`; `beginning` precedes the message."""
+    kinds: tuple[type[Exception], ...] = (ValueError, *further)
+    try:
+        yield
+    except kinds as reason:
+        raise InputError(f"{beginning}{reason}") from reason
 
 
 def require(*packages: str, extra: str) -> None:
@@ -119,11 +130,3 @@ def check_share(option: str, share: float | None) -> None:
 def is_pictures(path: Path) -> bool:
     """Return True if a path is an image file or a folder."""
     return os.path.isdir(path) or path.suffix.lower() in PICTURE_EXTENSIONS
-
-
-def is_stream(out: Path) -> bool:
-    """Return True if a path is a pipe or a device."""
-    try:
-        return out.exists() and not out.is_file() and not out.is_dir()
-    except OSError:  # the name is too long
-        return False

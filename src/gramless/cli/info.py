@@ -12,9 +12,11 @@ from rich.markup import escape
 import gramless
 from gramless._core.files import atomic_write
 from gramless._core.memory import format_bytes, free_memory, parse_budget
-from gramless.cli.card import card_path, print_sections, sections
-from gramless.cli.errors import InputError, check_writable, require
+from gramless.cli.card import card_path, sections
+from gramless.cli.display import print_sections
+from gramless.cli.errors import check_writable, input_errors, require
 from gramless.cli.model import SavedModel, TableModel, load_any
+from gramless.cli.options import ExportSettings, InfoSettings
 from gramless.cli.table_files import checksum, first_names
 from gramless.estimators.table import default_seconds
 from gramless.papers.experiments.environment import commit, hardware, versions
@@ -22,17 +24,26 @@ from gramless.tables.members import part_size
 from gramless.tables.tuning import TUNING
 
 
-def info(rows: int | None, columns: int | None, classes: int, console: Console) -> dict[str, Any]:
-    """Print and return hardware, devices, versions and the choices for a table of this size."""
-    found: dict[str, Any] = {
-        "hardware": hardware(),
-        "devices": devices(),
-        "versions": versions(),
-        "commit": commit(),
-    }
-    if rows is not None:
-        found["plan"] = plan(rows, columns if columns is not None else 100, classes)
-    print_sections(console, [("This computer", ["", ""], _facts(found))])
+def info(settings: InfoSettings, console: Console) -> dict[str, Any]:
+    """Print and return a model file, or hardware, devices, versions and the choices for a table of this size."""
+    if settings.model is not None:
+        return model_info(settings.model, console)
+    found: dict[str, Any] = {"hardware": hardware(), "devices": devices(), "versions": versions(), "commit": commit()}
+    computer = found["hardware"]
+    rows = [
+        ["processor", f"{computer['cpu']}, {computer['cores']} cores for this process"],
+        ["threads", f"{computer['blas_threads']} for linear algebra (set by OMP_NUM_THREADS)"],
+    ]
+    for device in found["devices"]:
+        name = f" {device['name']}" if "name" in device else ""
+        rows.append(["device", f"{device['device']}{name}, {format_bytes(device['free_bytes'])} free"])
+    rows.append(["versions", ", ".join(f"{name} {number}" for name, number in found["versions"].items())])
+    if found["commit"]:
+        rows.append(["commit", found["commit"]])
+    if settings.rows is not None:
+        found["plan"], choices = plan(settings.rows, settings.columns, settings.classes)
+        rows += choices
+    print_sections(console, [("This computer", ["", ""], rows)])
     return found
 
 
@@ -50,49 +61,23 @@ def devices() -> list[dict[str, Any]]:
     return found
 
 
-def plan(n: int, d: int, classes: int) -> dict[str, Any]:
-    """Return the choices of `gramless train` and `LSSVC(solver="auto")` for a table of this size."""
+def plan(n: int, d: int, classes: int) -> tuple[dict[str, Any], list[list[str]]]:
+    """Return the choices of `gramless train` and `LSSVC(solver="auto")` for a table of this size, as JSON and as text."""
     budgets = TUNING.shares["fit"] * default_seconds(n), int(min(parse_budget(None), TUNING.default_memory))
     size, smallest = (part_size(n, n_settings, *budgets) for n_settings in (1, TUNING.partitioned_members))
     why = "the model uses all rows" + (f", in local partitions of {smallest:,} to {size:,} rows" if size < n else "")
     chosen: dict[str, Any] = {"rows": n, "columns": d, "classes": classes, "train": "table", "train_why": why}
-    estimator = gramless.LSSVC()
     try:
-        fit_plan = estimator._fit_plan(n, d, 1 if classes <= 2 else classes, "float32", "cpu")
+        fit_plan = gramless.LSSVC()._fit_plan(n, d, 1 if classes <= 2 else classes, "float32", "cpu")
+        chosen |= {"lssvc": fit_plan.solver, "lssvc_why": fit_plan.reason, "lssvc_cached": fit_plan.cached}
+        chosen["lssvc_bytes"] = fit_plan.memory.nbytes
+        storage = "kernel matrix cached" if fit_plan.cached else "kernel matrix streamed"
+        text = f"{fit_plan.solver}, {storage}, about {format_bytes(fit_plan.memory.nbytes)} ({fit_plan.reason})"
     except MemoryError as reason:
-        return {**chosen, "lssvc": None, "lssvc_why": str(reason)}
-    return {
-        **chosen,
-        "lssvc": fit_plan.solver,
-        "lssvc_why": fit_plan.reason,
-        "lssvc_cached": fit_plan.cached,
-        "lssvc_bytes": fit_plan.memory.nbytes,
-    }
-
-
-def _facts(found: dict[str, Any]) -> list[list[str]]:
-    """Return the rows of the printed table: the computer, and the choices for the requested table size."""
-    hardware = found["hardware"]
-    rows = [
-        ["processor", f"{hardware['cpu']}, {hardware['cores']} cores for this process"],
-        ["threads", f"{hardware['blas_threads']} for linear algebra (set by OMP_NUM_THREADS)"],
-    ]
-    for device in found["devices"]:
-        name = f" {device['name']}" if "name" in device else ""
-        rows.append(["device", f"{device['device']}{name}, {format_bytes(device['free_bytes'])} free"])
-    rows.append(["versions", ", ".join(f"{name} {number}" for name, number in found["versions"].items())])
-    if found["commit"]:
-        rows.append(["commit", found["commit"]])
-    if "plan" in found:
-        chosen = found["plan"]
-        size = f"{chosen['rows']:,} rows, {chosen['columns']:,} columns, {chosen['classes']} classes"
-        rows.append([size, f"gramless train: {chosen['train']} ({chosen['train_why']})"])
-        text = chosen["lssvc_why"]
-        if chosen["lssvc"] is not None:
-            storage = "kernel matrix cached" if chosen["lssvc_cached"] else "kernel matrix streamed"
-            text = f"{chosen['lssvc']}, {storage}, about {format_bytes(chosen['lssvc_bytes'])} ({text})"
-        rows.append(["", f"LSSVC: {text}"])
-    return rows
+        text = str(reason)
+        chosen |= {"lssvc": None, "lssvc_why": text}
+    table = f"{n:,} rows, {d:,} columns, {classes} classes"
+    return chosen, [[table, f"gramless train: table ({why})"], ["", f"LSSVC: {text}"]]
 
 
 def model_info(path: Path, console: Console) -> dict[str, Any]:
@@ -121,14 +106,14 @@ def model_info(path: Path, console: Console) -> dict[str, Any]:
     return found
 
 
-def export(model_path: Path, out: Path, console: Console) -> dict[str, Any]:
+def export(settings: ExportSettings, console: Console) -> dict[str, Any]:
     """Write a model as an ONNX file, and print and return the inputs and outputs of the file."""
+    model_path, out = settings.model, settings.out
     require("onnx", extra="onnx")
     check_writable(out, model_path)
-    try:
-        graph = gramless.to_onnx(load_any(model_path))
-    except ValueError as reason:
-        raise InputError(f"{model_path} cannot be exported: {reason}") from reason
+    model = load_any(model_path)
+    with input_errors(f"{model_path} cannot be exported: "):
+        graph = gramless.to_onnx(model)
     content = graph.SerializeToString()
     with atomic_write(out.resolve()) as part:
         part.write_bytes(content)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 import gramless
-from gramless.cli.errors import InputError, check_readable, is_pictures
+from gramless.cli.errors import InputError, input_errors, is_pictures, readable
 from gramless.cli.scores import Score, confusion, probability_scores, score
 from gramless.cli.table_files import BATCH_ROWS, batches, checksum, labels, quantities, select_rows
 from gramless.estimators.novelty import NystromNovelty
@@ -51,31 +51,27 @@ class Scored(NamedTuple):
     unknown: int = 0
 
 
-class Batch(NamedTuple):
-    """Rows that a model can predict, their targets if known, and the columns that the output may show beside predictions."""
-
-    X: Any
-    y: np.ndarray | None
-    shown: Any
+# Rows that a model can predict, their targets if known, and the columns that the output may show beside predictions.
+Batch = tuple[Any, np.ndarray | None, Any]
 
 
 def typed_frame(X: pd.DataFrame, columns: TableColumns, origin: str) -> pd.DataFrame:
     """Return the columns that the model uses, converted to their types; the index of `X` numbers the rows from 0."""
     missing = [name for name in columns.type_of if name not in X.columns]
     if missing:
-        raise InputError(f"{origin} lacks the columns {', '.join(map(repr, missing))}, which the model was trained on")
+        raise ValueError(f"{origin} lacks the columns {', '.join(map(repr, missing))}, which the model was trained on")
     with cell_errors(X, origin):
         return pd.DataFrame(columns.typed(X), index=X.index)
 
 
 @contextmanager
 def cell_errors(X: pd.DataFrame, origin: str) -> Iterator[None]:
-    """Context manager that converts the error of a cell to an `InputError` with the row of the file."""
+    """Context manager that adds the row of the file to the error of a cell."""
     try:
         yield
     except CellError as wrong:
         row = f"{origin}, row {X.index[wrong.row] + 1:,}"
-        raise InputError(f"{row}, column {wrong.column!r}: {wrong.value!r} {wrong.problem}") from wrong
+        raise ValueError(f"{row}, column {wrong.column!r}: {wrong.value!r} {wrong.problem}") from wrong
 
 
 class SavedModel(BaseEstimator):
@@ -132,22 +128,15 @@ class SavedModel(BaseEstimator):
         wanted = self.about.get("probabilities", True)
         return self.task == "classification" and wanted and hasattr(self.predictor, "predict_proba")
 
-    def novelty_reasons(self, X: Any) -> list[list[Reason]]:
-        """Return, for each row, the reasons why it is unlike the training rows."""
-        return self.unusual_values(X)
-
-    def unusual_values(self, X: Any) -> list[list[Reason]]:
-        """Return, for each row, the columns with values that did not occur in training, and the reasons."""
+    def novelty_reasons(self, X: Any, *, far: bool = True) -> list[list[Reason]]:
+        """Return, for each row, why it is unlike the training rows; the distance from them is measured if `far` is True."""
         return [[] for _ in range(X.shape[0])]
 
     def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> Scored:
         """Return the number of typed rows with known targets, and the scores on these rows."""
-        predict_proba = self.predictor.predict_proba if self.has_probabilities else None
-        found = [
-            (self.parse_targets(y), self.predictor.predict(X), None if predict_proba is None else predict_proba(X))
-            for X, y in batches
-        ]
-        y, predicted = (np.concatenate([one[k] for one in found]) for k in (0, 1))
+        methods = [self.predictor.predict, *([self.predictor.predict_proba] if self.has_probabilities else [])]
+        found = [[self.parse_targets(y), *(method(X) for method in methods)] for X, y in batches]
+        y, predicted, *probabilities = map(np.concatenate, zip(*found, strict=True))
         if self.task == "regression":
             return Scored(len(y), score(y, predicted, task=self.task, guess=self.about["guess"], seed=seed))
         classes, shares = self.classes_, self.class_shares
@@ -159,8 +148,8 @@ class SavedModel(BaseEstimator):
             what = f"no label in the {self.source} is a class of the model"
             raise InputError(f"{what}: the model has {known}; the {self.source} has {given}")
         scores = score(y, predicted, task=self.task, guess=classes[shares.argmax()])
-        if predict_proba is not None:
-            scores += probability_scores(y, classes, np.concatenate([one[2] for one in found]), shares)
+        for chances in probabilities:
+            scores += probability_scores(y, classes, chances, shares)
         return Scored(len(y), scores, confusion(y, predicted), int(np.sum(~known_class)))
 
     def parse_targets(self, y: np.ndarray) -> np.ndarray:
@@ -230,19 +219,11 @@ class TableModel(SavedModel):
             X = X.reset_index(drop=True)
         elif self.column_types:
             raise TypeError(f"this model takes a DataFrame with the columns {', '.join(map(repr, self.column_types))}")
-        try:
-            return self.ready(X, "X")
-        except InputError as reason:
-            raise ValueError(str(reason)) from reason
+        return self.ready(X, "X")
 
     @property
     def predictor(self) -> Pipeline:
         """Fitted pipeline, which takes typed rows."""
-        return self.pipeline
-
-    @property
-    def onnx_source(self) -> Pipeline:
-        """Pipeline that `gramless.to_onnx` writes."""
         return self.pipeline
 
     @property
@@ -259,28 +240,17 @@ class TableModel(SavedModel):
         parts += [] if rows is None else [f"{rows:,} rows"]
         return f"<TableModel: {', '.join(parts + scored)}>"
 
-    def columns_of(self, kind: str) -> list[str]:
-        """Return the names of the input columns of one type."""
-        return [name for name, column_type in self.column_types.items() if column_type == kind]
-
     def describe_inputs(self) -> str:
         """Return the number of columns of each type."""
         if self.n_features is not None:
             return f"{self.n_features:,} sparse columns"
-        counts = [(len(self.columns_of(kind)), kind) for kind in USED_KINDS]
-        return ", ".join(f"{n} {kind} column{'s' * (n != 1)}" for n, kind in counts if n)
+        counts = Counter(self.column_types.values())
+        return ", ".join(f"{counts[kind]} {kind} column{'s' * (counts[kind] != 1)}" for kind in USED_KINDS if counts[kind])
 
     @property
     def n_features(self) -> int | None:
         """Number of columns of the sparse training matrix; None for tables."""
         return None if self.column_types else int(self.pipeline.n_features_in_)
-
-    def intervals(self, predicted: np.ndarray) -> np.ndarray | None:
-        """Return intervals around predictions that contain the targets of 90 % of the held-out rows, or None."""
-        bound = self.about.get("error_90")
-        if self.task != "regression" or bound is None:
-            return None
-        return np.column_stack([predicted - bound, predicted + bound])
 
     @property
     def can_cover(self) -> bool:
@@ -334,14 +304,11 @@ class TableModel(SavedModel):
         """Return a mask of the typed rows that are far from all training rows; None without a detector."""
         return None if self.novelty is None else self.novelty.predict(self.prepared(X)) < 0
 
-    def unusual_values(self, X: Any) -> list[list[Reason]]:
-        """Return, for each typed row, the columns with values that did not occur in training, and the reasons."""
-        return UnusualValues(self)(X) if self.column_types else super().unusual_values(X)
-
-    def novelty_reasons(self, X: Any) -> list[list[Reason]]:
-        """Return, for each typed row, the reasons why it is unlike the training rows."""
-        found, far = self.unusual_values(X), self.novel(X)
-        for row in [] if far is None else np.flatnonzero(far):
+    def novelty_reasons(self, X: Any, *, far: bool = True) -> list[list[Reason]]:
+        """Return, for each typed row, why it is unlike the training rows; sparse rows have no reasons."""
+        found = find_unusual_values(self)(X) if self.column_types else super().novelty_reasons(X)
+        novel = self.novel(X) if far else None
+        for row in [] if novel is None else np.flatnonzero(novel):
             found[row].append(FAR)
         return found
 
@@ -349,22 +316,21 @@ class TableModel(SavedModel):
         """Yield batches of typed rows of a file together with the columns of the file."""
         if target in self.column_types:
             raise InputError(f"{target!r} is an input column of the model and cannot be the target")
-        options: dict[str, Any] = {
-            "n_features": self.n_features,
-            "first_column": self.about.get("counts_from"),
-            "held_out": True,
-        }
+        options: dict[str, Any] = {"n_features": self.n_features, "first_column": self.about.get("counts_from")}
         is_empty = True
-        for rows in batches(data, target, size=size, strings=self.string_columns(target), **options):
+        for rows in batches(data, target, size=size, strings=self.string_columns(target), held_out=True, **options):
             if len(rows):
                 is_empty = False
-                yield Batch(self.ready(rows.X, str(data)), rows.y, rows.X)
+                with input_errors():
+                    typed = self.ready(rows.X, str(data))
+                yield typed, rows.y, rows.X
         if is_empty:
             raise InputError(f"{data} has no rows")
 
     def string_columns(self, target: str | None) -> list[str]:
         """Return the names of the columns that must be read from text as strings, even if all values look like numbers."""
-        found = self.columns_of("category") + [name for name, form in self.formats.items() if form == "decimal comma"]
+        found = [name for name, kind in self.column_types.items() if kind == "category"]
+        found += [name for name, form in self.formats.items() if form == "decimal comma"]
         has_string_classes = self.task == "classification" and self.classes_.dtype.kind in "OU"
         return [*found, target] if target is not None and has_string_classes else found
 
@@ -373,59 +339,53 @@ class TableModel(SavedModel):
         return checksum(data) == self.about.get("data_sha256")
 
     def ready(self, X: Any, origin: str) -> Any:
-        """Return the rows of a file with the columns and types of the model; raise `InputError` if one is missing."""
+        """Return the rows of a file with the columns and types of the model; raise ValueError if one is missing."""
         if isinstance(X, pd.DataFrame) != bool(self.column_types):
             formats = ("a table with named columns", "svmlight data")
             found, expected = formats if isinstance(X, pd.DataFrame) else formats[::-1]
-            raise InputError(f"{origin} is {found}, and the model was trained on {expected}")
+            raise ValueError(f"{origin} is {found}, and the model was trained on {expected}")
         return X if not self.column_types else typed_frame(X, TableColumns.of_types(self.column_types, self.formats), origin)
 
 
-def load_any(path: str | os.PathLike) -> Any:
+def load_any(path: Path) -> Any:
     """Read any model file; raise `InputError` if the file is not one."""
-    check_readable(Path(path))
-    try:
-        return gramless.load(path)
-    except (OSError, ValueError) as reason:
-        raise InputError(str(reason)) from reason
+    with input_errors("", OSError):
+        return gramless.load(readable(path))
 
 
-class UnusualValues:
-    """Function that finds values outside of the training range and categories that did not occur in training.
-
-    It is shared by `gramless predict` and the server.
-    """
-
-    def __init__(self, model: TableModel):
-        self._ranges: dict[str, Any] = {}
-        self._levels: dict[str, frozenset[str]] = {}
-        for record in model.about.get("inputs", []):
-            name, kind = record["name"], model.column_types.get(record["name"])
-            if kind == "category" and len(record["levels"]) == record["distinct"]:
-                self._levels[name] = frozenset(record["levels"])
-            elif kind in ("number", "date") and record["low"] is not None:  # None: all training values are missing
-                dtype = np.float64 if kind == "number" else "datetime64[us]"
-                self._ranges[name] = np.array([record["low"], record["high"]], dtype=dtype)
-        columns = getattr(model.estimator, "columns_", None)
-        names = [] if columns is None else [name for name, kind in columns.type_of.items() if kind == "category"]
-        for name, levels in zip(names, [] if columns is None else columns.levels_, strict=True):
+def find_unusual_values(model: TableModel) -> Callable[[Any], list[list[Reason]]]:
+    """Return a function that finds, for each row of typed columns, values out of range and categories new to the model."""
+    ranges: dict[str, np.ndarray] = {}
+    levels: dict[str, frozenset[str]] = {}
+    for record in model.about.get("inputs", []):
+        name, kind = record["name"], model.column_types.get(record["name"])
+        if kind == "category" and len(record["levels"]) == record["distinct"]:
+            levels[name] = frozenset(record["levels"])
+        elif kind in ("number", "date") and record["low"] is not None:  # None: all training values are missing
+            dtype = np.float64 if kind == "number" else "datetime64[us]"
+            ranges[name] = np.array([record["low"], record["high"]], dtype=dtype)
+    columns_of_model = getattr(model.estimator, "columns_", None)
+    if columns_of_model is not None:
+        names = [name for name, kind in columns_of_model.type_of.items() if kind == "category"]
+        for name, known in zip(names, columns_of_model.levels_, strict=True):
             # The records are of all rows of the file, but have only the most common ones of many categories.
-            self._levels[name] = self._levels.get(name, frozenset()) | frozenset(levels.tolist())
+            levels[name] = levels.get(name, frozenset()).union(known.tolist())
 
-    def __call__(self, columns: Any) -> list[list[Reason]]:
-        """Return, for each row of typed columns, the column names and the reasons of its unusual values."""
-        arrays = {name: np.asarray(columns[name]) for name in columns}
-        found: list[list[Reason]] = [[] for _ in next(iter(arrays.values()))]
-        for name, values in arrays.items():
-            if name in self._ranges:
-                low, high = self._ranges[name]
+    def unusual(columns: Any) -> list[list[Reason]]:
+        found: list[list[Reason]] = [[] for _ in range(len(columns[next(iter(columns))]))]
+        for name in columns:
+            values = np.asarray(columns[name])
+            if name in ranges:
+                low, high = ranges[name]
                 rows, reason = np.flatnonzero((values < low) | (values > high)).tolist(), OUT_OF_RANGE
             else:
-                known, reason = self._levels.get(name), UNSEEN
+                known, reason = levels.get(name), UNSEEN
                 rows = [row for row, value in enumerate(values) if value == value and value not in known] if known else []
             for row in rows:
                 found[row].append(Reason(name, reason))
         return found
+
+    return unusual
 
 
 def load_model(path: Path, data: Path) -> SavedModel:

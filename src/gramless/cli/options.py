@@ -1,31 +1,23 @@
-"""Options of the commands: the settings of `train`, `predict` and `reproduce`, and options that several commands share."""
+"""Options of the commands: one dataclass for each command, whose docstring is the help of the command."""
 
-# ruff: noqa: RUF009  (`option` and `choice` return fields of a dataclass, not values)
+# ruff: noqa: RUF009  (`option`, `argument` and `choice` return fields of a dataclass, not values)
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_type_hints
+from time import perf_counter
+from typing import Annotated, Any, ClassVar
 
 import typer
 
-from gramless.cli.errors import InputError, check_readable, check_share, check_writable, is_pictures, is_stream
-
-
-def existing_file(given: Any) -> Path:
-    """Return the path of a readable file, or raise `InputError`."""
-    check_readable(Path(given))
-    return Path(given)
+from gramless.cli.errors import InputError, check_share, check_writable, is_pictures, is_stream, readable
 
 
 def table_or_folder(given: Any) -> Path:
     """Return the path of a readable file or of a folder, or "-" for standard input, or raise `InputError`."""
-    return Path(given) if os.path.isdir(given) or str(given) == "-" else existing_file(given)
+    return Path(given) if os.path.isdir(given) or str(given) == "-" else readable(given)
 
 
 def output_file(given: Any) -> Path | None:
@@ -34,9 +26,7 @@ def output_file(given: Any) -> Path | None:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; messages go to stderr.")]
-ModelFile = Annotated[
-    Path, typer.Argument(help="A model that `gramless train` saved.", parser=existing_file, metavar="MODEL")
-]
+ModelFile = Annotated[Path, typer.Argument(help="A model that `gramless train` saved.", parser=readable, metavar="MODEL")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 selects a free port.", min=0, max=65535)]
 Device = Annotated[str | None, typer.Option(help="Device of the computation: cpu, cuda, auto.")]
 
@@ -48,6 +38,11 @@ _OTHER_FORMATS = (".pkl", ".pickle", ".joblib", ".onnx", ".pt", ".h5", ".json", 
 def option(default: Any, help_text: str, *names: str, **settings: Any) -> Any:
     """Return a field of a dataclass of settings that is an option of a command."""
     return field(default=default, metadata={"typer": typer.Option(*names, help=help_text, **settings)})
+
+
+def argument(help_text: str, **settings: Any) -> Any:
+    """Return a field of a dataclass of settings that is a positional argument of a command."""
+    return field(metadata={"typer": typer.Argument(help=help_text, **settings)})
 
 
 def choice(default: str | None, what: str, help_text: str, *names: str) -> Any:
@@ -79,7 +74,7 @@ def parse_seconds(text: Any) -> float:
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Options of `gramless train`; `weights`, `groups` and `order` are names of columns that are not inputs."""
+    """Fit a model to a table, or to a folder of pictures, score it on held-out rows, and save it."""
 
     panels: ClassVar = {
         "Rows and columns": ("task", "weights", "groups", "order", "columns", "drop", "class_weight"),
@@ -88,15 +83,11 @@ class TrainSettings:
     }
     """Headings of the help, and the options below them."""
 
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="CSV, Parquet, Excel, Feather, JSON-lines, svmlight or npz file, - for standard input, or a folder of "
-            "pictures.",
-            parser=table_or_folder,
-            metavar="DATA",
-        ),
-    ]
+    data: Path = argument(
+        "CSV, Parquet, Excel, Feather, JSON-lines, svmlight or npz file, - for standard input, or a folder of pictures.",
+        parser=table_or_folder,
+        metavar="DATA",
+    )
     target: str | None = option(None, "The column to predict; not needed for npz and svmlight files.")
     out: Path = option(Path("model.skops"), "Model file to write.")
     estimator: str = choice(
@@ -164,6 +155,9 @@ class TrainSettings:
     seed: int = option(0, "Seed of the held-out rows and the fit.", min=0, max=2**32 - 1)
     device: Device = None
     memory_budget: str | None = option(None, "Largest memory, such as 4GB.", "--memory", "--memory-budget")
+    as_json: AsJson = False
+    began: float = field(default_factory=perf_counter)
+    """Time of `time.perf_counter` from which `time` counts."""
 
     def check(self) -> None:
         """Raise `InputError` for files that cannot be used and options that contradict each other."""
@@ -173,33 +167,24 @@ class TrainSettings:
             raise InputError("--interval is measured on held-out rows, which --cv does not have: leave out --cv")
         if self.test is not None and self.cv is not None:
             raise InputError("--test and --cv are two methods to score: choose one")
-        if self.data.is_dir():
-            self._check_pictures()
-        check_writable(self.out, self.data)
-        if self.out.suffix.lower() in _OTHER_FORMATS:
-            raise InputError(f"a model is saved as a skops file, which {self.out} is not: name it {self.out.stem}.skops")
-
-    def _check_pictures(self) -> None:
-        known = ("data", "out", "C", "test_size", "seed", "device", "memory_budget")
-        for one in fields(self):
-            if one.name not in known and getattr(self, one.name) != one.default:
+        for_pictures = ("data", "out", "C", "test_size", "seed", "device", "memory_budget", "as_json", "began")
+        for one in fields(self) if self.data.is_dir() else ():
+            if one.name not in for_pictures and getattr(self, one.name) != one.default:
                 name = one.name.replace("_", "-")
                 raise InputError(
                     f"--{name} does not apply to a folder of pictures: leave it out, or give the name of a table"
                 )
-        if self.C is not None and not 0 < self.C < float("inf"):
-            raise InputError(f"C must be a positive number, not {self.C:g}")
+        check_writable(self.out, self.data)
+        if self.out.suffix.lower() in _OTHER_FORMATS:
+            raise InputError(f"a model is saved as a skops file, which {self.out} is not: name it {self.out.stem}.skops")
 
 
 @dataclass(frozen=True)
 class PredictSettings:
-    """Options of `gramless predict`; `interval` and `classes` are coverages."""
+    """Predict the rows of a file, in batches so that the file may be larger than memory, or predict pictures."""
 
     model: ModelFile
-    data: Annotated[
-        Path,
-        typer.Argument(help="Table (may have further columns), - for standard input, a picture, or a folder of pictures."),
-    ]
+    data: Path = argument("Table (may have further columns), - for standard input, a picture, or a folder of pictures.")
     proba: bool = option(False, "Also write the probability of each class.", "--proba")
     interval: float | None = option(None, "Also write intervals of this coverage, such as 0.9.")
     classes: float | None = option(None, "Also write sets of classes of this coverage.", "--set")
@@ -214,9 +199,12 @@ class PredictSettings:
         False, "Also write why a row is unlike the training rows: out of range, unseen, far.", "--novelty"
     )
     keep: bool = option(False, "Also write the columns of the input.", "--keep")
+    as_json: AsJson = False
 
     def check(self) -> None:
         """Raise `InputError` for files that cannot be used and options that do not apply."""
+        if self.as_json and self.out is None:
+            raise InputError("--json needs --out, because predictions are written to standard output otherwise")
         check_share("--interval", self.interval)
         check_share("--set", self.classes)
         if is_pictures(self.data) and self.keep:
@@ -228,10 +216,52 @@ class PredictSettings:
 
 
 @dataclass(frozen=True)
-class ServeSettings:
-    """Options of `gramless serve`."""
+class EvaluateSettings:
+    """Score a saved model on a file with targets, or on a folder of pictures."""
 
-    models: Annotated[list[str], typer.Argument(help="Model files, as FILE or NAME=FILE; /predict uses the first model.")]
+    model: ModelFile
+    data: Path = argument("Table with targets, or a folder with one subfolder of pictures for each class.")
+    target: str | None = option(None, "Column with the targets; the default is the target of training.")
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True)
+class InfoSettings:
+    """Describe a model file; without one, show devices, memory, versions, and automatic choices for a table size."""
+
+    model: Annotated[Path | None, typer.Argument(help="Model file to describe.", parser=readable)] = None
+    rows: int | None = option(None, "Also show the automatic choices for a table with this number of rows.", min=2)
+    columns: int = option(100, "Number of columns of the table.", min=1)
+    classes: int = option(2, "Number of classes of the target.", min=2)
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True)
+class ExportSettings:
+    """Write a model as ONNX: preprocessing, prediction, labels and probabilities, with standard operators only."""
+
+    model: ModelFile
+    out: Path = argument("ONNX file to write.")
+    as_json: AsJson = False
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """Serve a local page on which a user draws a digit and a model classifies it."""
+
+    port: Port = 8000
+    data: Path | None = option(None, "Folder with mnist.npz; the folder in $GRAMLESS_DATA is searched too.")
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """Serve models over HTTP: POST /predict accepts rows as JSON or CSV; / is a page with a form.
+
+    If the environment variable GRAMLESS_TOKEN is set, requests must send it as "Authorization: Bearer ...". SIGHUP reloads
+    the files without losing a request; SIGTERM stops the server after the running requests are answered.
+    """
+
+    models: list[str] = argument("Model files, as FILE or NAME=FILE; /predict uses the first model.")
     host: str = option("127.0.0.1", "Address to listen on; 127.0.0.1 is reached only from this computer.")
     port: Port = 8000
     watch: float | None = option(None, "Interval in seconds at which replaced files are detected and loaded.", min=0.1)
@@ -251,7 +281,7 @@ def papers(incomplete: str) -> list[str]:
 
 @dataclass(frozen=True)
 class ReproduceSettings:
-    """Options of `gramless reproduce`."""
+    """Run the papers' experiments and write a report. A run that was interrupted is resumed."""
 
     paper: Annotated[
         str,
@@ -267,31 +297,14 @@ class ReproduceSettings:
     claim: str | None = option(None, "Run what this claim needs, and print the verdict on it.")
     show: bool = option(False, "List the experiments and their settings; run nothing.", "--list")
     fresh: bool = option(False, "Discard earlier results in the folder.", "--fresh")
+    as_json: AsJson = False
 
 
-def options_of(settings: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that replaces the parameter `settings` of a command by one option for each field of a dataclass."""
-    types = get_type_hints(settings, include_extras=True)
-    panel_of = {name: panel for panel, names in getattr(settings, "panels", {}).items() for name in names}
-    for one in fields(settings):
-        if one.metadata:
-            declared_option = one.metadata["typer"]
-            declared_option.rich_help_panel = panel_of.get(one.name)
-            types[one.name] = Annotated[types[one.name], declared_option]
+@dataclass(frozen=True)
+class ReportSettings:
+    """Write the report of earlier runs from their records."""
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(command)
-        def expanded(**given: Any) -> Any:
-            own = {name: given.pop(name) for name in list(given) if name in types}
-            return command(settings=settings(**own), **given)
-
-        declared = inspect.signature(settings).parameters.values()
-        further = inspect.signature(command, eval_str=True).parameters.values()
-        parameters = [parameter.replace(annotation=types[parameter.name]) for parameter in declared]
-        parameters += [parameter for parameter in further if parameter.name != "settings"]
-        parameters.sort(key=lambda parameter: parameter.default is not parameter.empty)  # stable
-        expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return expanded
-
-    return decorate
+    results: list[Path] = argument("Files results.jsonl of one or more runs.")
+    out: Path = option(Path("report.html"), "HTML file to write.")
+    benchmarks: Path | None = option(None, "Folder with benchmark records, for a chapter on other packages.", exists=True)
+    as_json: AsJson = False

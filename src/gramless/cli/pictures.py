@@ -28,7 +28,7 @@ from gramless._core.threads import slices
 from gramless._version import __version__
 from gramless.cli.card import print_summary
 from gramless.cli.display import StepDisplay
-from gramless.cli.errors import PICTURE_EXTENSIONS, InputError
+from gramless.cli.errors import PICTURE_EXTENSIONS, InputError, input_errors, require
 from gramless.cli.model import Batch, SavedModel
 from gramless.cli.options import TrainSettings
 from gramless.cli.training_table import hold_out
@@ -74,7 +74,7 @@ class PictureModel(SavedModel):
             if len(kept):
                 chosen = [part.start + number for number in kept]
                 shown = pd.DataFrame({"picture": [str(paths[k]) for k in chosen]})
-                yield Batch(images, np.array([labels[k] for k in chosen]) if labels else None, shown)
+                yield images, np.array([labels[k] for k in chosen]) if labels else None, shown
 
     def describe_inputs(self) -> str:
         """Return the colours and the size of the pictures."""
@@ -87,7 +87,6 @@ class PictureModel(SavedModel):
 
 def train_pictures(settings: TrainSettings, console: Console) -> PictureModel:
     """Train a model on a folder with one subfolder per class, score it on held-out pictures and save it."""
-    settings.check()
     folder, out = settings.data, settings.out
     paths, labels = _labelled(folder, at_least=2)
     size, grey = _common_form(paths)
@@ -104,10 +103,8 @@ def train_pictures(settings: TrainSettings, console: Console) -> PictureModel:
         )
         notify(f"fitting {len(rows):,} pictures")
         started = time.perf_counter()
-        try:
+        with input_errors(f"{folder}: "):
             classifier.fit(images[rows], y[rows])
-        except ValueError as reason:
-            raise InputError(f"{folder}: {reason}") from reason
         seconds = time.perf_counter() - started
     about = {
         "gramless": __version__,
@@ -193,22 +190,14 @@ def _images(paths: list[Path], size: tuple[int, int], grey: bool) -> tuple[list[
 def _pixels(path: Path, size: tuple[int, int], grey: bool) -> np.ndarray:
     from PIL import Image
 
-    with _opened(path) as picture:
-        try:
-            plain = picture.convert("L" if grey else "RGB")
-        except (OSError, SyntaxError, ValueError) as reason:
-            raise InputError(f"{path} is an incomplete picture: {reason}") from reason
+    with _opened(path) as picture, input_errors(f"{path} is an incomplete picture: ", OSError, SyntaxError):
+        plain = picture.convert("L" if grey else "RGB")
     return np.asarray(plain if plain.size == size else plain.resize(size, Image.Resampling.LANCZOS))
 
 
 def _opened(path: Path) -> Any:
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError as reason:
-        raise InputError("pictures are read by Pillow: pip install 'gramless[cli]'") from reason
-    try:
+    require("PIL", extra="cli")
+    from PIL import Image
+
+    with input_errors(f"{path} cannot be read as a picture: ", OSError):
         return Image.open(path)
-    except FileNotFoundError as reason:
-        raise InputError(f"there is no picture {path}") from reason
-    except (UnidentifiedImageError, OSError) as reason:
-        raise InputError(f"{path} cannot be read as a picture: {reason}") from reason

@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from gramless._core.files import atomic_write
-from gramless.cli.card import print_sections, score_sections
-from gramless.cli.display import Heartbeat, StepDisplay
-from gramless.cli.errors import InputError, is_pictures, is_stream, require
+from gramless.cli.card import score_sections
+from gramless.cli.display import Heartbeat, StepDisplay, print_sections
+from gramless.cli.errors import InputError, input_errors, is_pictures, is_stream, require
 from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, Reason, SavedModel, load_model
-from gramless.cli.options import PredictSettings
+from gramless.cli.options import EvaluateSettings, PredictSettings
 from gramless.cli.table_files import first_names, output_format, standard_input
 
 # Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
@@ -34,8 +34,7 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
     first. Labels are not escaped: a spreadsheet interprets a label that begins with `=`, `+`, `-` or `@` as a formula.
     """
     settings.check()
-    out, of_pictures = settings.out, is_pictures(settings.data)
-    output_format(out)  # raises an error for an unknown file extension
+    output_format(settings.out)  # raises an error for an unknown file extension
     model = load_model(settings.model, settings.data)
     if settings.proba and not model.has_probabilities:
         why = "train it again with --proba" if model.task == "classification" else f"it is for {model.task}"
@@ -53,16 +52,18 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
             columns = _predicted_columns(model, X, settings)
             if settings.novelty:
                 columns["novelty"] = ["; ".join(map(str, row)) for row in reasons]
-            yield _beside(shown, columns, source) if settings.keep or of_pictures else pd.DataFrame(columns)
+            if settings.keep or is_pictures(settings.data):
+                columns = _beside(shown, columns, source)
+            yield pd.DataFrame(columns)
             total += len(reasons)
             unlike.update(chain.from_iterable(reasons))
             heartbeat(f"{total:,} {model.unit} predicted")
 
     with standard_input(settings.data) as source:
-        write_frames(frames(source), out)
+        write_frames(frames(source), settings.out)
     unseen = _warn_unseen(console, unlike)
-    if out is not None:
-        console.print(f"Predictions of {total:,} {model.unit}  [bold]{escape(str(out))}[/bold]")
+    if settings.out is not None:
+        console.print(f"Predictions of {total:,} {model.unit}  [bold]{escape(str(settings.out))}[/bold]")
     outside = [f"{one.column} ({count:,})" for one, count in unlike.items() if one.reason == OUT_OF_RANGE]
     if outside:
         listed = escape(first_names(outside, 20))
@@ -71,49 +72,45 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
         console.print(
             f"[yellow]{unlike[FAR]:,} of {total:,} rows are {FAR.reason}[/yellow]: their predictions are unreliable"
         )
-    written_to = None if out is None else str(out)
-    return {
-        "rows": total,
-        "out": written_to,
-        "unseen": unseen,
-        "novel": unlike[FAR],
-        "reasons": {str(one): count for one, count in unlike.items()},
-    }
+    out = None if settings.out is None else str(settings.out)
+    reasons = {str(one): count for one, count in unlike.items()}
+    return {"rows": total, "out": out, "unseen": unseen, "novel": unlike[FAR], "reasons": reasons}
 
 
 def _predicted_columns(model: SavedModel, X: Any, settings: PredictSettings) -> dict[str, Any]:
     """Return the columns of the output for some rows."""
     columns: dict[str, Any] = {"prediction": np.asarray(model.predictor.predict(X))}
+    numbers: dict[str, Any] = {}
     if settings.proba:
-        probabilities = model.predictor.predict_proba(X)
-        columns |= {f"p({label})": probabilities[:, k] for k, label in enumerate(model.classes_)}
+        names = [f"p({label})" for label in model.classes_]
+        numbers |= dict(zip(names, model.predictor.predict_proba(X).T, strict=True))
     if settings.interval is not None:
-        columns["low"], columns["high"] = model.regions(X, settings.interval).T
+        numbers["low"], numbers["high"] = model.regions(X, settings.interval).T
     if output_format(settings.out) == "csv":
-        # Text has six digits of the numbers, except of the prediction.
-        columns |= {name: [f"{x:.6g}" for x in values] for name, values in columns.items() if name != "prediction"}
+        numbers = {name: [f"{x:.6g}" for x in values] for name, values in numbers.items()}
     if settings.classes is not None:
         sets = model.regions(X, settings.classes)
-        columns["set"] = [";".join(map(str, model.classes_[members])) for members in sets]
-    return columns
+        numbers["set"] = [";".join(map(str, model.classes_[members])) for members in sets]
+    return columns | numbers
 
 
-def _beside(shown: Any, columns: dict[str, Any], source: Path) -> pd.DataFrame:
+def _beside(shown: Any, columns: dict[str, Any], source: Path) -> dict[str, Any]:
     """Return the input columns followed by the predictions."""
     if not isinstance(shown, pd.DataFrame):
         raise InputError(f"{source} is sparse and has no named columns: leave out --keep")
     taken = [name for name in columns if name in shown.columns]
     if taken:
         raise InputError(f"{source} already has a column {taken[0]!r}: rename it, or leave out --keep")
-    return pd.concat([shown.reset_index(drop=True), pd.DataFrame(columns)], axis=1)
+    return {**shown.reset_index(drop=True), **columns}
 
 
-def evaluate(
-    model_path: Path, data: Path, target: str | None, console: Console, batch_rows: int | None = None
-) -> dict[str, Any]:
+def evaluate(settings: EvaluateSettings, console: Console, batch_rows: int | None = None) -> dict[str, Any]:
     """Print and return the scores of a saved model on a file with targets, or on a folder of labelled pictures."""
-    model = load_model(model_path, data)
-    target = target if target is not None else model.target
+    data = settings.data
+    if settings.target is not None and is_pictures(data):
+        raise InputError("--target is for tables: the class of a picture is the name of its subfolder")
+    model = load_model(settings.model, data)
+    target = settings.target if settings.target is not None else model.target
     unlike, found, left_out, unit = Counter[Reason](), 0, 0, model.unit
 
     def rows_with_targets(source: Path) -> Iterator[tuple[Any, np.ndarray]]:
@@ -122,7 +119,7 @@ def evaluate(
             found, left_out = found + len(y), left_out + without
             notify(f"scoring {found:,} {unit}")
             if len(y):
-                unlike.update(chain.from_iterable(model.unusual_values(X)))
+                unlike.update(chain.from_iterable(model.novelty_reasons(X, far=False)))
                 yield X, y
 
     with StepDisplay(console) as notify, standard_input(data) as source:
@@ -139,10 +136,12 @@ def evaluate(
     if scored.unknown:
         unknown = f"{scored.unknown:,} {unit} are of classes that are not classes of the model"
         console.print(f"[yellow]{unknown}[/yellow]: they count as errors")
-    scores = [one.as_json() for one in scored.scores]
-    print_sections(console, score_sections(scores, scored.confusion, f"{scored.rows:,} {unit} of {data.name}"))
-    result = {"rows": scored.rows, "scores": scores, "trained_on_this_file": trained_on}
-    return result if scored.confusion is None else {**result, "confusion": scored.confusion}
+    about: dict[str, Any] = {"rows": scored.rows, "scores": [one.as_json() for one in scored.scores]}
+    about |= {"trained_on_this_file": trained_on}
+    if scored.confusion is not None:
+        about["confusion"] = scored.confusion
+    print_sections(console, score_sections(about, f"{scored.rows:,} {unit} of {data.name}"))
+    return about
 
 
 def write_frames(frames: Iterator[pd.DataFrame], out: Path | None) -> None:
@@ -151,9 +150,10 @@ def write_frames(frames: Iterator[pd.DataFrame], out: Path | None) -> None:
     if kind == "excel":
         require("openpyxl", extra="cli")
     first = next(frames)  # input errors are raised before the output is opened
+    frames = chain([first], frames)
     if out is None or kind in ("csv", "jsonl"):
         with written(out) as file:
-            for frame in chain([first], frames):
+            for frame in frames:
                 if kind == "csv":
                     frame.to_csv(file, header=frame is first, index=False, lineterminator="\n")
                 else:
@@ -161,29 +161,24 @@ def write_frames(frames: Iterator[pd.DataFrame], out: Path | None) -> None:
         return
     with atomic_write(out.resolve()) as part:
         if kind == "parquet":
-            _write_parquet(first, frames, part)
-            return
-        table = pd.concat([first, *frames])
-        try:
-            table.to_excel(part, sheet_name="predictions", index=False, engine="openpyxl")
-        except ValueError as reason:  # Excel has at most 1,048,576 rows
-            raise InputError(f"the predictions cannot be written as Excel: {reason}") from reason
+            _write_parquet(frames, part)
+        else:
+            table = pd.concat(frames)
+            with input_errors("the predictions cannot be written as Excel: "):  # at most 1,048,576 rows
+                table.to_excel(part, sheet_name="predictions", index=False, engine="openpyxl")
 
 
-def _write_parquet(first: pd.DataFrame, further: Iterator[pd.DataFrame], part: Path) -> None:
+def _write_parquet(frames: Iterator[pd.DataFrame], part: Path) -> None:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
-    table = pa.Table.from_pandas(first, preserve_index=False)
+    table = pa.Table.from_pandas(next(frames), preserve_index=False)
     with ParquetWriter(part, table.schema) as writer:
         writer.write_table(table)
-        for frame in further:
-            try:
-                writer.write_table(pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False))
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as reason:
-                raise InputError(
-                    f"predictions cannot be written as Parquet, since a column changes its type: {reason}"
-                ) from reason
+        for frame in frames:
+            with input_errors("predictions cannot be written as Parquet, since a column changes its type: ", TypeError):
+                table = pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False)
+            writer.write_table(table)
 
 
 @contextmanager

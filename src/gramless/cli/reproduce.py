@@ -8,25 +8,24 @@ import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from gramless.cli.display import DownloadBar, RunDisplay
-from gramless.cli.errors import InputError, check_writable
-from gramless.cli.options import ReproduceSettings
+from gramless._core.memory import format_bytes
+from gramless.cli.display import StepDisplay, TerminalProgress, print_sections
+from gramless.cli.errors import InputError, check_writable, input_errors
+from gramless.cli.options import ReportSettings, ReproduceSettings
 from gramless.papers.datasets import DatasetError, obtain
 from gramless.papers.experiments.claims import check_claim
 from gramless.papers.experiments.declarations import CHAPTERS, Spec, claim_named, records_of, specs, specs_of_claim
 from gramless.papers.experiments.results import Results, on_one_device
-from gramless.papers.experiments.runner import run
+from gramless.papers.experiments.runner import Event, run
 from gramless.papers.report import write_report
-from gramless.papers.report.claims import claim_values
 from gramless.papers.report.formatting import (
+    claim_values,
     counted,
     group_by,
     headline,
@@ -40,12 +39,14 @@ RESULTS_FILE = "results.jsonl"
 REPORT_FILE = "report.html"
 
 
-def reproduce(settings: ReproduceSettings, console: Console) -> dict[str, Any]:
+def reproduce(settings: ReproduceSettings, console: Console) -> Any:
     """Run the experiments that are not finished yet and write the report, also after Ctrl-C or SIGTERM.
 
     With `claim`, run what this claim needs and print its verdict; fits that were finished on another device count. The
     result has the paths of the files and the numbers of finished and failed fits.
     """
+    if settings.show:
+        return list_experiments(settings, console)
     selected = choose(settings)
     folder, claim, device = settings.out, settings.claim, settings.device
     if folder.exists() and not folder.is_dir():
@@ -72,28 +73,66 @@ def reproduce(settings: ReproduceSettings, console: Console) -> dict[str, Any]:
     report = write_report(
         selected, records, folder / REPORT_FILE, quick=settings.quick, missing=missing, results=RESULTS_FILE
     )
-    console.print(summary(selected, records))
+    print_summary(selected, records, console)
     if claim is not None:
         print_verdict(settings.paper, claim, records, console)
     failed = sum(record["status"] != "done" for record in records)
     if failed:
-        console.print(f"[red]{counted(failed, 'fit')} failed[/red]; see the report. Run again to retry.", highlight=False)
+        console.print(f"[red]{counted(failed, 'fit')} failed[/red]; see the report. Run again to retry.")
     if interrupted:
-        console.print("Interrupted. Run the same command again to continue.", highlight=False)
-    console.print(f"Results  {escape(str(results.path))}", highlight=False, soft_wrap=True)
-    console.print(f"Report   [bold]{escape(str(report))}[/bold]", highlight=False, soft_wrap=True)
+        console.print("Interrupted. Run the same command again to continue.")
+    console.print(f"Results  {escape(str(results.path))}")
+    console.print(f"Report   [bold]{escape(str(report))}[/bold]")
     counts = {"finished": len(records) - failed, "failed": failed, "interrupted": interrupted}
     return {"results": str(results.path), "report": str(report), **counts}
+
+
+class RunDisplay(TerminalProgress):
+    """Shows a bar for all fits of a run and a bar for the current fit, and prints one line for each finished fit."""
+
+    def __init__(self, console: Console):
+        super().__init__(
+            console,
+            SpinnerColumn(style="cyan"),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28, complete_style="cyan", finished_style="green"),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("[dim]{task.fields[note]}"),
+        )
+        self._all_fits = self.add_task("all fits", total=None, note="")
+        self._current = self.add_task("this fit", total=None, note="", visible=False)
+
+    def __call__(self, event: Event) -> None:
+        """Show one event."""
+        number, detail, name = event.number, event.detail, _name(event.spec)
+        seed = {"seed": event.seed} if len(event.spec.seeds) > 1 else {}
+        setting = " ".join(f"{key}={value}" for key, value in {**event.params, **seed}.items())
+        head = f"[dim]{number:>3}/{event.total}[/dim] {escape(name)}  {escape(setting)}"
+        done = number - 1 if event.kind in ("started", "stage") else number
+        self.update(self._all_fits, total=event.total, completed=done, note=name)
+        if event.kind == "started":
+            self.reset(self._current, total=None, visible=True, note=setting)
+        elif event.kind == "stage":
+            error = f", error {detail['error']:.2f} %" if detail.get("error") is not None else ""
+            note = f"{setting} — {detail['stage']}{error}"
+            self.update(self._current, total=detail.get("max_iter"), completed=detail.get("n_iter", 0), note=note)
+        elif event.kind == "failed":
+            self.console.print(f"[red]✗[/red] {head}  [red]{escape(detail['reason'])}[/red]")
+        elif event.kind == "done":
+            metrics = detail["metrics"]
+            used = f"{metrics['seconds']:.2f} s  {metrics['peak_mb']:.0f} MB"
+            self.console.print(f"[green]✓[/green] {head}  [bold]{metrics['error']:.2f} %[/bold]  {used}")
+
+
+def _name(spec: Spec) -> str:
+    return f"{spec.paper} · {spec.name}" + (f", {spec.data_label}" if spec.data_label else "")
 
 
 @contextlib.contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
     """Handle SIGTERM, which containers and batch systems send, as Ctrl-C."""
-    try:
-        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    except ValueError:  # handlers can be set in the main thread only
-        yield
-        return
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
@@ -102,12 +141,16 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 def download_data(selected: Sequence[Spec], data: str | os.PathLike | None, console: Console) -> None:
     """Download missing datasets before the first fit; print errors and continue, so that only fits without data fail."""
-    for name in dict.fromkeys(spec.data for spec in selected if isinstance(spec.data, str)):
-        try:
-            with DownloadBar(console) as bar:
-                obtain(name, data=data, progress=bar)
-        except DatasetError as reason:
-            console.print(f"[yellow]{escape(str(reason))}[/yellow]", soft_wrap=True)
+    with StepDisplay(console) as notify:
+
+        def show(name: str, done: int, total: int | None) -> None:
+            notify(f"downloading {name}: {format_bytes(done)}" + (f" of {format_bytes(total)}" if total else ""))
+
+        for name in dict.fromkeys(spec.data for spec in selected if isinstance(spec.data, str)):
+            try:
+                obtain(name, data=data, progress=show)
+            except DatasetError as reason:
+                console.print(f"[yellow]{escape(str(reason))}[/yellow]")
 
 
 def choose(settings: ReproduceSettings) -> list[Spec]:
@@ -137,10 +180,8 @@ def choose(settings: ReproduceSettings) -> list[Spec]:
 def _experiments_of_claim(paper: str, name: str, quick: bool) -> list[Spec]:
     if quick or paper == "all":
         raise InputError("--claim takes the name of one paper and the paper's own data: leave out --quick and all")
-    try:
+    with input_errors():
         claim = claim_named(paper, name)
-    except ValueError as reason:
-        raise InputError(str(reason)) from None
     if not claim.comparisons:
         raise InputError(f"the claim {name} is not tested: {claim.reason}")
     return specs_of_claim(paper, claim)
@@ -151,16 +192,16 @@ def print_verdict(paper: str, name: str, records: Sequence[Mapping[str, Any]], c
     by_experiment = group_by(records, lambda record: (record["paper"], record["experiment"]))
     result = claim_values(check_claim(claim_named(paper, name), paper, by_experiment), paper)
     verdict = result["verdict"] + (f" ({result['count']})" if result["count"] else "")
-    console.print(f"[bold]{escape(result['statement'])}[/bold] {escape(result['where'])}", soft_wrap=True)
-    console.print(f"Paper {escape(result['printed'])}; ours {escape(result['ours'])}", soft_wrap=True, highlight=False)
-    shown = {"what": "quantity", "ours": "ours", "expected": "expected", "theirs": "reference", "tolerance": "tolerance"}
-    table = Table(*shown.values(), "holds", box=SIMPLE, header_style="bold")
-    for check in result["checks"]:
-        reading = f" ({check['reading']})" if check["reading"] else ""
-        table.add_row(*(escape(check[key]) for key in shown), check["holds"] + reading)
-    console.print(table)
+    console.print(f"[bold]{escape(result['statement'])}[/bold] {escape(result['where'])}")
+    console.print(f"Paper {escape(result['printed'])}; ours {escape(result['ours'])}")
+    heading = ["quantity", "ours", "expected", "reference", "tolerance", "holds"]
+    keys = ("what", "ours", "expected", "theirs", "tolerance", "holds")
+    rows = [[check[key] for key in keys] for check in result["checks"]]
+    for row, check in zip(rows, result["checks"], strict=True):
+        row[-1] += f" ({check['reading']})" if check["reading"] else ""
+    print_sections(console, [("Comparisons", heading, rows)])
     cause = ". ".join(text for text in (result["cause"], result["reason"]) if text)
-    console.print(f"Verdict  [bold]{verdict}[/bold]  {escape(cause)}", soft_wrap=True, highlight=False)
+    console.print(f"Verdict  [bold]{verdict}[/bold]  {escape(cause)}")
 
 
 def _matching(grid: Sequence[Mapping[str, Any]], where: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
@@ -176,47 +217,38 @@ def _matching(grid: Sequence[Mapping[str, Any]], where: Sequence[str]) -> tuple[
 def list_experiments(settings: ReproduceSettings, console: Console) -> list[dict[str, Any]]:
     """Print and return the selected experiments, their settings and their numbers of fits."""
     selected = choose(settings)
-    table = Table("paper", "experiment", "title", "settings (--where)", header_style="bold", box=SIMPLE)
-    table.add_column("fits", justify="right")
+    rows = []
     for spec in selected:
         axes = {key: dict.fromkeys(str(p[key]) for p in spec.grid if key in p) for key in varying_among(spec.grid)}
         varied = "; ".join(f"{key} {', '.join(values)}" for key, values in axes.items())
-        fits = str(len(spec.grid) * len(spec.seeds))
-        table.add_row(spec.paper, spec.name, escape(spec.heading), escape(varied), fits)
-    console.print(table)
+        rows.append([spec.paper, spec.name, spec.heading, varied, str(len(spec.grid) * len(spec.seeds))])
+    heading = ["paper", "experiment", "title", "settings (--where)", "fits"]
+    print_sections(console, [("Experiments", heading, rows)])
     return [{"paper": s.paper, "experiment": s.name, "grid": s.grid, "seeds": s.seeds} for s in selected]
 
 
-def summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]]) -> Table:
-    """Return a table of the headline error of each experiment on each device, with the paper's error."""
-    compare = any(reference.metric == "error" for spec in selected for reference in spec.references)
-    table = Table(title="Mean ± standard deviation over the seeds, of one setting each", title_justify="left", box=SIMPLE)
-    table.header_style = "bold"
-    table.add_column("experiment")
-    for heading in ("fits", "error %", *(["paper %"] if compare else []), "seconds", "peak MB"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def print_summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]], console: Console) -> None:
+    """Print the headline error of each experiment, with the error in the paper."""
+    rows = []
     for spec in selected:
         done = [r for r in records if (r["paper"], r["experiment"], r["status"]) == (spec.paper, spec.name, "done")]
-        name = f"{spec.paper} · {spec.name}" + (f", {escape(spec.data_label)}" if spec.data_label else "")
-        fits = f"{len(done)}/{len(spec.grid) * len(spec.seeds)}"
+        name, cells = _name(spec), [""] * 4
         found = headline(spec, on_one_device(done))
-        if found is None:
-            table.add_row(name, fits)
-            continue
-        point = found.point
-        reference = paper_value(spec.references, point.params, "error")
-        device = "" if point.device == "CPU" else f" on {point.device}"
-        cells = [mean_and_spread("error", point)]
-        if compare:
-            cells.append("" if reference is None else f"{reference.value:.2f}")
-        cells += [f"{point.mean('seconds') or 0.0:.2f}", f"{point.mean('peak_mb') or 0.0:.0f}"]
-        setting = f"{escape(parameters(point.params))}; {escape(found.chosen)}"
-        table.add_row(f"{name}{device}\n[dim]{setting}[/dim]", fits, *cells)
-    return table
+        if found is not None:
+            point = found.point
+            name += "" if point.device == "CPU" else f" on {point.device}"
+            name += f"\n{parameters(point.params)}; {found.chosen}"
+            reference = paper_value(spec.references, point.params, "error")
+            used = [f"{point.mean('seconds') or 0.0:.2f}", f"{point.mean('peak_mb') or 0.0:.0f}"]
+            cells = [mean_and_spread("error", point), "" if reference is None else f"{reference.value:.2f}", *used]
+        rows.append([name, f"{len(done)}/{len(spec.grid) * len(spec.seeds)}", *cells])
+    heading = ["experiment", "fits", "error %", "paper %", "seconds", "peak MB"]
+    print_sections(console, [("Mean ± standard deviation over the seeds, of one setting each", heading, rows)])
 
 
-def redraw(files: Sequence[Path], out: Path, *, benchmarks: Path | None, console: Console) -> dict[str, Any]:
+def redraw(settings: ReportSettings, console: Console) -> dict[str, Any]:
     """Write the report of existing records of one or more runs; return its path and the numbers of records."""
+    files, out = settings.results, settings.out
     records: dict[str, dict[str, Any]] = {}
     for path in files:
         if not path.is_file():
@@ -236,8 +268,8 @@ def redraw(files: Sequence[Path], out: Path, *, benchmarks: Path | None, console
     selected = [spec for spec in (quick_forms if quick else declared) if (spec.paper, spec.name) in names]
     link = os.path.relpath(files[0], out.parent) if len(files) == 1 else ""
     check_writable(out)
-    report = write_report(selected, found, out, quick=bool(quick), benchmarks=benchmarks, results=link)
-    console.print(f"Report   [bold]{escape(str(report))}[/bold]", soft_wrap=True)
+    report = write_report(selected, found, out, quick=bool(quick), benchmarks=settings.benchmarks, results=link)
+    console.print(f"Report   [bold]{escape(str(report))}[/bold]")
     return {"report": str(report), "records": len(found), "unknown": unknown}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,15 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
-from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from gramless.cli.errors import InputError, require
-from gramless.cli.model import TableModel, UnusualValues, load_any
-from gramless.cli.options import ServeSettings
+from gramless.cli.model import TableModel, find_unusual_values, load_any
+from gramless.cli.options import DemoSettings, ServeSettings
 from gramless.deployment.compiled import compiled_novelty
-from gramless.deployment.serving.scorer import InputColumn, Scorer, Scores, Table
+from gramless.deployment.serving.scorer import InputColumn, Scores, Table
 from gramless.deployment.tuning import Limits
 from gramless.estimators.table import TableClassifier, TableRegressor
 from gramless.tables.column_types import USED_KINDS, ArrayFrame
@@ -33,70 +33,70 @@ _WARM_UP_ROWS = (1, 16, 128, 1024)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class TableScorer:
-    """Scorer of a model that `gramless train` saved."""
+@dataclass
+class ModelScorer:
+    """Scorer of a model file."""
 
-    def __init__(self, model: TableModel):
-        self._model = model
-        estimator = model.estimator
-        # Table estimators accept encoded rows, so rows are encoded once for both predictions and novelty.
-        self._encoder = estimator.columns_ if hasattr(estimator, "columns_") else None
-        self._predictor = model.pipeline if self._encoder is None else estimator
-        self._names = list(model.column_types)
-        self._has_probabilities = model.has_probabilities
-        self._unusual = UnusualValues(model)
-        self._novelty = None if model.novelty is None else compiled_novelty(model.novelty)
-        self.task = model.task
-        self.columns: Sequence[InputColumn] = table_columns(model)
-        self.classes: list[Any] | None = model.classes_.tolist() if model.task == "classification" else None
-        self.about: dict[str, Any] = {key: value for key, value in model.about.items() if key != "inputs"}
+    task: str
+    columns: Sequence[InputColumn]
+    classes: list[Any] | None
+    about: dict[str, Any]
+    score: Callable[[Table], Scores]
 
-    def score(self, table: Table) -> Scores:
-        """Return the predictions with their probabilities or intervals."""
-        model = self._model
-        columns = {name: table[name] for name in self._names}
-        rows: Any = pd.DataFrame(columns, copy=False) if self._encoder is None else self._encoder.encode(ArrayFrame(columns))
-        unusual = [[reason._asdict() for reason in row] for row in self._unusual(columns)]
-        flags: dict[str, Any] = {"novel": self._novel(rows), "unusual": unusual}
-        if self._has_probabilities:
-            probabilities = self._predictor.predict_proba(rows)
+
+def table_scorer(model: TableModel) -> ModelScorer:
+    """Return the scorer of a model that `gramless train` saved."""
+    estimator, names, has_probabilities = model.estimator, list(model.column_types), model.has_probabilities
+    # Table estimators accept encoded rows, so rows are encoded once for both predictions and novelty.
+    encoder = getattr(estimator, "columns_", None)
+    predictor = model.pipeline if encoder is None else estimator
+    unusual_values, bound = find_unusual_values(model), model.about.get("error_90")
+    is_novel = None if model.novelty is None else compiled_novelty(model.novelty)
+
+    def score(table: Table) -> Scores:
+        columns = {name: table[name] for name in names}
+        rows: Any = pd.DataFrame(columns, copy=False) if encoder is None else encoder.encode(ArrayFrame(columns))
+        unusual = [[reason._asdict() for reason in row] for row in unusual_values(columns)]
+        flags: dict[str, Any] = {"novel": None if is_novel is None else is_novel(model.prepared(rows)), "unusual": unusual}
+        if has_probabilities:
+            probabilities = predictor.predict_proba(rows)
             return Scores(model.classes_[probabilities.argmax(axis=1)], probabilities, **flags)
-        predictions = np.asarray(self._predictor.predict(rows))
-        return Scores(predictions, intervals=model.intervals(predictions), **flags)
+        predictions = np.asarray(predictor.predict(rows))
+        if bound is not None:  # of the errors of 90 % of the held-out rows
+            flags["intervals"] = np.column_stack([predictions - bound, predictions + bound])
+        return Scores(predictions, **flags)
 
-    def _novel(self, rows: Any) -> np.ndarray | None:
-        return None if self._novelty is None else self._novelty(self._model.prepared(rows))
-
-
-class ArrayScorer:
-    """Scorer of a fitted estimator, or a pipeline, that takes an array of numbers; `origin` is its file."""
-
-    def __init__(self, model: BaseEstimator, origin: str):
-        if not hasattr(model, "predict") or not hasattr(model, "n_features_in_"):
-            why = "it has no predict, or it is not fitted"
-            raise InputError(f"{origin} contains a {type(model).__name__}, which cannot be served: {why}")
-        self._model = model
-        self.classes: list[Any] | None = model.classes_.tolist() if hasattr(model, "classes_") else None
-        self.task = "regression" if self.classes is None else "classification"
-        self._named = hasattr(model, "feature_names_in_")
-        width = int(model.n_features_in_)
-        names = [str(name) for name in model.feature_names_in_] if self._named else [f"x{k}" for k in range(width)]
-        self.columns: Sequence[InputColumn] = [
-            InputColumn(name, "number", typical, low, high, allows_missing=False)
-            for name, (low, typical, high) in zip(names, _column_ranges(model, width), strict=True)
-        ]
-        self.about: dict[str, Any] = {"estimator": type(model).__name__}
-
-    def score(self, table: Table) -> Scores:
-        """Return the predictions, with probabilities if the model has them."""
-        X: Any = np.column_stack([table[column.name] for column in self.columns])
-        if self._named:
-            X = pd.DataFrame(X, columns=[column.name for column in self.columns])
-        predictions = np.asarray(self._model.predict(X))
-        return Scores(predictions, self._model.predict_proba(X) if hasattr(self._model, "predict_proba") else None)
+    classes = model.classes_.tolist() if model.task == "classification" else None
+    about = {key: value for key, value in model.about.items() if key != "inputs"}
+    return ModelScorer(model.task, table_columns(model), classes, about, score)
 
 
-def _column_ranges(model: BaseEstimator, width: int) -> list[list[float | None]]:
+def array_scorer(model: Any, origin: Path) -> ModelScorer:
+    """Return the scorer of a fitted estimator, or a pipeline, that takes an array of numbers; `origin` is its file."""
+    if not hasattr(model, "predict") or not hasattr(model, "n_features_in_"):
+        why = "it has no predict, or it is not fitted"
+        raise InputError(f"{origin} contains a {type(model).__name__}, which cannot be served: {why}")
+    width = int(model.n_features_in_)
+    is_named = hasattr(model, "feature_names_in_")
+    names = [str(name) for name in model.feature_names_in_] if is_named else [f"x{k}" for k in range(width)]
+
+    def score(table: Table) -> Scores:
+        X: Any = np.column_stack([table[name] for name in names])
+        if is_named:
+            X = pd.DataFrame(X, columns=names)
+        predictions = np.asarray(model.predict(X))
+        return Scores(predictions, model.predict_proba(X) if hasattr(model, "predict_proba") else None)
+
+    columns = [
+        InputColumn(name, "number", typical, low, high, allows_missing=False)
+        for name, (low, typical, high) in zip(names, _column_ranges(model, width), strict=True)
+    ]
+    classes = model.classes_.tolist() if hasattr(model, "classes_") else None
+    task = "regression" if classes is None else "classification"
+    return ModelScorer(task, columns, classes, {"estimator": type(model).__name__}, score)
+
+
+def _column_ranges(model: Any, width: int) -> list[list[float | None]]:
     """Return minimum, median and maximum of each feature over the points of the model; None if the points are unknown."""
     points = getattr(model, "points_", None)
     if not isinstance(points, np.ndarray) or points.ndim != 2 or points.shape[1] != width or len(points) == 0:
@@ -116,19 +116,17 @@ def table_columns(model: TableModel) -> list[InputColumn]:
     return found
 
 
-def load_scorer(path: Path) -> Scorer:
+def load_scorer(path: Path) -> ModelScorer:
     """Load a model file and return its scorer, after test predictions that compile all loops."""
     model = load_any(path)
     if isinstance(model, TableClassifier | TableRegressor):  # saved in Python
         check_is_fitted(model, "columns_")
         task = "classification" if isinstance(model, TableClassifier) else "regression"
-        about, columns = {"estimator": type(model).__name__}, model.columns_
-        model = TableModel(
-            Pipeline([("model", model)]), columns.type_of, None, task, about, formats=getattr(columns, "formats_", {})
-        )
+        about, formats = {"estimator": type(model).__name__}, getattr(model.columns_, "formats_", {})
+        model = TableModel(Pipeline([("model", model)]), model.columns_.type_of, None, task, about, formats=formats)
     if isinstance(model, TableModel) and not model.column_types:
         raise InputError(f"{path} was trained on sparse data, whose columns have no names: it cannot be served")
-    scorer: Scorer = TableScorer(model) if isinstance(model, TableModel) else ArrayScorer(model, str(path))
+    scorer = table_scorer(model) if isinstance(model, TableModel) else array_scorer(model, path)
     for rows in _WARM_UP_ROWS:
         scorer.score({column.name: np.repeat(_example_value(column), rows) for column in scorer.columns})
     return scorer
@@ -167,12 +165,8 @@ def serve_models(settings: ServeSettings, console: Console) -> None:
     local = is_loopback(host)
     if not local and token is None:
         console.print(f"[yellow]{escape(host)} can be reached from other computers without a token[/yellow]: set {TOKEN}")
-    limits = Limits(
-        body_bytes=settings.max_body,
-        rows=settings.max_rows,
-        waiting_rows=settings.max_waiting,
-        seconds=settings.timeout,
-    )
+    sizes = {"body_bytes": settings.max_body, "rows": settings.max_rows, "waiting_rows": settings.max_waiting}
+    limits = Limits(**sizes, seconds=settings.timeout)
     # BLAS threads wait actively after each small product and take processor time from the event loop.
     with threadpool_limits(limits=settings.threads, user_api="blas"):
         hosts = None if local else ["*"]
@@ -181,29 +175,24 @@ def serve_models(settings: ServeSettings, console: Console) -> None:
         _serve(app, settings.port, message, console, host=host, limits=limits)
 
 
-def demo(port: int, data: Path | None, console: Console, *, rows: int = 5000, atoms: int = 64) -> None:
+def demo(settings: DemoSettings, console: Console, *, rows: int = 5000, atoms: int = 64) -> None:
     """Train on digits of MNIST if it is available, else of scikit-learn, and serve a page for drawings until Ctrl-C."""
     require("fastapi", "uvicorn", extra="serve")
-    from gramless import ImageClassifier
-    from gramless.deployment.serving.drawing import drawing_app
-
-    images, y, name = digits(data, rows)
-    with console.status(f"training on {len(y):,} digits of {name}"):
-        model = ImageClassifier(n_atoms=atoms, mirror=False, C=10.0, random_state=0).fit(images, y)
-    _serve(drawing_app(model), port, "Draw at [bold]{}[/bold]; Ctrl-C stops the server.", console)
-
-
-def digits(data: Path | None, rows: int) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return images with values from 0 to 255, labels, and the name of their source."""
     from sklearn.datasets import load_digits
 
+    from gramless import ImageClassifier
+    from gramless.deployment.serving.drawing import drawing_app
     from gramless.papers.datasets import find, load
 
-    if find("mnist", data) is not None:
-        mnist = load("mnist", data=data, download=False).sample(rows)
-        return mnist.x_train.reshape(-1, 28, 28), mnist.y_train, "MNIST"
-    small = load_digits()
-    return small.images[:rows] * (255 / 16), small.target[:rows], "scikit-learn"
+    if find("mnist", settings.data) is not None:
+        mnist = load("mnist", data=settings.data, download=False).sample(rows)
+        images, y, name = mnist.x_train.reshape(-1, 28, 28), mnist.y_train, "MNIST"
+    else:
+        small = load_digits()
+        images, y, name = small.images[:rows] * (255 / 16), small.target[:rows], "scikit-learn"
+    with console.status(f"training on {len(y):,} digits of {name}"):
+        model = ImageClassifier(n_atoms=atoms, mirror=False, C=10.0, random_state=0).fit(images, y)
+    _serve(drawing_app(model), settings.port, "Draw at [bold]{}[/bold]; Ctrl-C stops the server.", console)
 
 
 def _serve(app: Any, port: int, message: str, console: Console, *, host: str = "127.0.0.1", **options: Any) -> None:

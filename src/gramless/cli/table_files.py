@@ -26,27 +26,21 @@ import pandas as pd
 import scipy.sparse
 
 from gramless._core.memory import format_bytes, free_memory
-from gramless.cli.errors import InputError, check_readable, is_stream, require
+from gramless._core.threads import slices
+from gramless.cli.errors import InputError, input_errors, is_stream, readable, require
 from gramless.streaming import parquet, text
 from gramless.tables.column_types import LARGEST_NUMBER, number_format
 
-FORMATS = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".data": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".xlsx": "excel",
-    ".feather": "feather",
-    ".arrow": "feather",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".npz": "npz",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
+_EXTENSIONS = {
+    "csv": (".csv", ".tsv", ".txt", ".data"),
+    "parquet": (".parquet", ".pq"),
+    "excel": (".xlsx",),
+    "feather": (".feather", ".arrow"),
+    "jsonl": (".jsonl", ".ndjson"),
+    "npz": (".npz",),
+    "svmlight": (".svm", ".svmlight", ".libsvm"),
 }
+FORMATS = {extension: kind for kind, extensions in _EXTENSIONS.items() for extension in extensions}
 # Formats that are read in batches; others are read as a whole.
 BATCH_FORMATS = ("csv", "parquet", "feather")
 # Formats that predictions are written in.
@@ -69,6 +63,15 @@ class FileRows:
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
+
+    def take(self, rows: Any) -> FileRows:
+        """Return rows by position."""
+        return FileRows(select_rows(self.X, rows), None if self.y is None else self.y[rows], self.first_column)
+
+    def parts(self, size: int | None) -> Iterator[FileRows]:
+        """Yield at most `size` rows at a time, or all rows if `size` is None; one part without rows if there are none."""
+        n = max(1, len(self))
+        return map(self.take, slices(n, size or n))
 
 
 def file_format(path: Path) -> str:
@@ -129,16 +132,17 @@ def batches(
     such as "01", "02", "2A" may look like numbers. With `held_out`, the test rows of an npz file are read, unless `target`
     names an array of the training or test rows.
     """
-    check_readable(path)
+    readable(path)
     kind, first = file_format(path), 0
     parts: Iterator[FileRows]
     if kind in BATCH_FORMATS:
         parts = (_split_target(frame, target, path) for frame in _frames(path, kind, size, strings, target))
     elif kind in ("excel", "jsonl"):
-        parts = _parts(_split_target(_whole_frame(path, kind), target, path), size)
+        parts = _split_target(_whole_frame(path, kind), target, path).parts(size)
+    elif kind == "npz":
+        parts = _npz(path, target, held_out).parts(size)
     else:
-        rows = _npz(path, target, held_out) if kind == "npz" else _svmlight(path, n_features, first_column)
-        parts = _parts(rows, size)
+        parts = _svmlight(path, n_features, first_column).parts(size)
     for part in parts:
         if isinstance(part.X, pd.DataFrame):
             part.X.index = pd.RangeIndex(first, first + len(part))
@@ -147,7 +151,7 @@ def batches(
 
 
 def _frames(path: Path, kind: str, size: int | None, strings: Collection[str], target: str | None) -> Iterator[pd.DataFrame]:
-    try:
+    with input_errors():
         if kind != "csv":
             yield from parquet.frames(path, size) if kind == "parquet" else parquet.feather_frames(path, size)
             return
@@ -163,15 +167,13 @@ def _frames(path: Path, kind: str, size: int | None, strings: Collection[str], t
                 stacklevel=2,
             )
         yield from text.frames(path, separator, size, strings=strings, rename_repeated=True)
-    except ValueError as reason:
-        raise InputError(str(reason)) from reason
 
 
 def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
     """Return the table of a file that is not read in batches: the first sheet of Excel, or JSON lines."""
     if kind == "excel":
         require("openpyxl", extra="cli")
-    try:
+    with _reading(path, "a table"):
         if kind == "excel":
             frame = pd.read_excel(path, keep_default_na=False, na_values=list(text.ALWAYS_MISSING))
         else:
@@ -182,9 +184,14 @@ def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
                     "a line is not a JSON object: write one object, with the names of the columns, for each row"
                 )
             frame = pd.DataFrame.from_records(records)
-    except (ValueError, TypeError, AttributeError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as reason:
-        raise InputError(f"{path} cannot be read as a table: {reason}") from reason
     return frame.set_axis(frame.columns.map(str), axis="columns")
+
+
+def _reading(path: Path, kind: str) -> Any:
+    """Return a context manager that converts the errors of readers to `InputError`."""
+    # AttributeError: a .npy file that is named .npz has no `files`.
+    errors = (TypeError, AttributeError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+    return input_errors(f"{path} cannot be read as {kind}: ", *errors)
 
 
 def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRows:
@@ -195,16 +202,7 @@ def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRo
     column = frame[target]
     if column.dtype == object and column.map(lambda value: isinstance(value, list | dict | np.ndarray)).any():
         raise InputError(f"{path}: column {target!r} has nested values, and a model takes numbers and strings")
-    return FileRows(frame.drop(columns=target), _target_values(column))
-
-
-def _target_values(column: pd.Series) -> np.ndarray:
-    """Return a column as an array; numbers of nullable pandas types as plain numbers."""
-    if pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):
-        return column.to_numpy()
-    if column.hasnans:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return column.to_numpy(dtype=getattr(column.dtype, "numpy_dtype", column.dtype))
+    return FileRows(frame.drop(columns=target), column.to_numpy())
 
 
 def quantities(y: np.ndarray, name: str) -> np.ndarray:
@@ -220,17 +218,12 @@ def quantities(y: np.ndarray, name: str) -> np.ndarray:
     return numbers
 
 
-def no_numbers(y: np.ndarray) -> list[Any]:
-    """Return the values of a target that are not plain numbers."""
-    return y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()].tolist()
-
-
 def amounts_hint(y: np.ndarray) -> str:
-    """Return the end of an error message on a target of amounts such as "$1,200"; empty for other targets."""
-    texts = no_numbers(y)
-    if not texts or number_format(texts) is None:
-        return ""
-    return f"; to predict amounts such as {texts[0]!r}, write them as plain numbers, such as 1234.5"
+    """Return the end of an error message on a target of strings: amounts such as "$1,200", or a value that is no number."""
+    texts = y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()].tolist()
+    if texts and number_format(texts) is not None:
+        return f"; to predict amounts such as {texts[0]!r}, write them as plain numbers, such as 1234.5"
+    return f", and the value {texts[0]!r} is not a number" if 0 < len(texts) < len(y) / 2 else ""
 
 
 def labels(y: np.ndarray) -> np.ndarray:
@@ -241,12 +234,8 @@ def labels(y: np.ndarray) -> np.ndarray:
 
 
 def _npz(path: Path, target: str | None, held_out: bool) -> FileRows:
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, AttributeError) as reason:
-        # AttributeError: a .npy file that is named .npz has no `files`
-        raise InputError(f"{path} cannot be read as a NumPy archive without pickles: {reason}") from reason
+    with _reading(path, "a NumPy archive without pickles"), open(path, "rb") as file, np.load(file) as archive:
+        arrays = {key: archive[key] for key in archive.files}
     halves = ["", "_test", "_train"] if held_out else ["", "_train", "_test"]
     if target is not None and target.endswith(("_train", "_test")):
         halves = [target[target.rindex("_") :], ""]
@@ -258,29 +247,23 @@ def _npz(path: Path, target: str | None, held_out: bool) -> FileRows:
     if target is not None and target not in arrays:
         raise InputError(f"{path} has no array {target!r}; it has {quoted_names(arrays)}")
     y_key = "y" + x_key[1:] if target is None else target
-    x = arrays[x_key]
+    x, y = arrays[x_key], arrays.get(y_key)
     for key in (x_key, y_key):
         if key in arrays and arrays[key].dtype.kind not in "biufSU":
             raise InputError(f"{path}: {key} has dtype {arrays[key].dtype}, and a model takes numbers and strings")
     if x.ndim == 0:
         raise InputError(f"{path}: {x_key} is a single value, not an array with a row for each sample")
     x = x.reshape(len(x), int(np.prod(x.shape[1:])))
-    frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])])
-    y = arrays.get(y_key)
-    if y is not None and y.shape == (len(x), 1):
-        y = y[:, 0]
-    if y is not None and y.shape != (len(x),):
+    if y is not None and y.shape not in ((len(x),), (len(x), 1)):
         raise InputError(f"{path}: {y_key} has shape {y.shape} for {len(x)} rows")
-    return FileRows(frame, y)
+    return FileRows(pd.DataFrame(x).add_prefix("x"), None if y is None else y.reshape(len(x)))
 
 
 def _svmlight(path: Path, n_features: int | None, first_column: int | None) -> FileRows:
     from sklearn.datasets import load_svmlight_file
 
-    try:
+    with _reading(path, "svmlight"):
         x, y = load_svmlight_file(str(path), zero_based=True)
-    except (ValueError, OSError, EOFError, zlib.error) as reason:
-        raise InputError(f"{path} cannot be read as svmlight: {reason}") from reason
     unusable = ~(np.abs(x.data) < LARGEST_NUMBER)
     if unusable.any():
         row = int(np.searchsorted(x.indptr, np.flatnonzero(unusable)[0], side="right"))
@@ -300,13 +283,6 @@ def _svmlight(path: Path, n_features: int | None, first_column: int | None) -> F
         raise InputError(f"{path} has {width:,} columns, and the model was trained on {n_features:,}")
     shape = (x.shape[0], width if n_features is None else n_features)
     return FileRows(scipy.sparse.csr_matrix((x.data, x.indices - first_column, x.indptr), shape=shape), y, first_column)
-
-
-def _parts(rows: FileRows, size: int | None) -> Iterator[FileRows]:
-    size = len(rows) if size is None else size
-    for start in range(0, max(1, len(rows)), max(1, size)):
-        part = slice(start, start + size)
-        yield FileRows(select_rows(rows.X, part), None if rows.y is None else rows.y[part], rows.first_column)
 
 
 def select_rows(X: Any, rows: Any) -> Any:

@@ -1,34 +1,47 @@
 """The table of `gramless train`: inputs, target, task, column types, columns with weights, groups and order, and its splits.
 
 Test rows are random rows, random groups, the last rows of an order, or folds.
+
+A file that exceeds the memory budget is read in batches: the first pass draws a uniform sample and the held-out rows by a
+random number for each row, which depends on the seed and on the position of the row only, so that later passes leave out the
+same rows. The sample is trained like a small file, by `NystromLSSVC` or `NystromLSSVR`; `refit_batches` then fits the
+selected settings to all training rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+import bz2
+import gzip
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, StratifiedKFold, train_test_split
+from sklearn.utils import compute_class_weight
 
-from gramless.cli.errors import InputError
-from gramless.cli.model import cell_errors, typed_frame
+from gramless._core.memory import format_bytes, parse_budget
+from gramless.cli.errors import InputError, input_errors
+from gramless.cli.model import TableModel, cell_errors, typed_frame
 from gramless.cli.options import TrainSettings
 from gramless.cli.table_files import (
+    BATCH_FORMATS,
     FileRows,
     amounts_hint,
+    batches,
     file_format,
     first_names,
     labels,
-    no_numbers,
     quantities,
     quoted_names,
     read_file,
     select_rows,
 )
+from gramless.streaming import text
 from gramless.tables.column_types import TableColumns
 
 Split = tuple[np.ndarray, np.ndarray]
@@ -36,6 +49,21 @@ MOST_CLASSES = 100
 # Integer targets with at most this many distinct values, and ten rows per value, are classes.
 _MOST_INTEGER_CLASSES, _ROWS_PER_CLASS = 20, 10
 _FEWEST_ROWS = 10
+# Rows of the sample, and of the held-out rows: the standard error of a share of 100,000 rows is at most 0.16 %.
+_SAMPLE_ROWS, _MOST_HELD_OUT = 50_000, 100_000
+# Fewest rows of a sample: ten times the fewest rows of a training file, so that a random sample is large enough.
+_FEWEST_SAMPLE_ROWS = 100
+# The sample and the held-out rows take at most the memory budget divided by this number.
+_SAMPLE_SHARE = 12
+# Arrays of the size of the typed table that exist at the peak of a fit in memory: typed, split, encoded, scaled.
+_COPIES = 4
+# Bytes of text from which the number of lines of a file is estimated.
+_PROBED_BYTES = 1 << 20
+# A text file is read as a whole if its size times this number is below the budget; compression shrinks text at most twenty
+# times.
+_SMALL_SHARE = 1000
+# Options of `gramless train` that need all rows in memory.
+_NEED_ALL_ROWS = ("cv", "groups", "order", "time", "loss")
 
 
 @dataclass(frozen=True)
@@ -45,7 +73,7 @@ class TrainingTable:
     X: Any
     y: np.ndarray
     task: str
-    columns: TableColumns | None
+    columns: TableColumns
     roles: dict[str, np.ndarray] = field(default_factory=dict)
     first_column: int | None = None
     notes: tuple[str, ...] = ()
@@ -53,7 +81,7 @@ class TrainingTable:
     @property
     def is_sparse(self) -> bool:
         """True if the inputs are a sparse matrix without column names."""
-        return self.columns is None
+        return not isinstance(self.X, pd.DataFrame)
 
     @property
     def weights(self) -> np.ndarray | None:
@@ -70,22 +98,23 @@ def read_training_table(path: Path, settings: TrainSettings) -> TrainingTable:
     """Read the file `path`, which is that of the settings or a sample of it."""
     target = settings.target
     rows, notes = _with_known_target(read_file(path, target), target, path)
-    y, task = _as_target(np.asarray(rows.y), settings.task, repr(target) if target is not None else "the target")
-    if settings.task == "auto" and y.dtype.kind in "iuf":
-        notes.append(_guessed_task(y, task))
+    y, task, note = _as_target(np.asarray(rows.y), settings.task, "the target" if target is None else repr(target))
+    notes += [note] if settings.task == "auto" and y.dtype.kind in "iuf" else []
     roles = {role: name for role in ("weights", "groups", "order") if (name := getattr(settings, role)) is not None}
     X = _choose_columns(rows.X, settings, list(roles.values()), path)
     X, values = _take_roles(X, roles, path)
     if not isinstance(X, pd.DataFrame):
-        return TrainingTable(X, y, task, None, values, rows.first_column, tuple(notes))
-    with cell_errors(X, str(path)):
+        return TrainingTable(X, y, task, TableColumns.of_types({}), values, rows.first_column, tuple(notes))
+    with input_errors(), cell_errors(X, str(path)):
         columns = TableColumns().fit(X, y)
+        typed = typed_frame(X, columns, str(path))
     if not columns.type_of:
         if not columns.left_out_:
             raise InputError("there is no input column besides the target")
         raise InputError("no column has information: " + "; ".join(f"{k}: {v}" for k, v in columns.left_out_.items()))
-    X = typed_frame(X, columns, str(path))
-    return TrainingTable(X, y, task, columns, values, None, (*notes, *columns.doubts_, *_describe_columns(columns, X)))
+    return TrainingTable(
+        typed, y, task, columns, values, None, (*notes, *columns.doubts_, *_describe_columns(columns, typed))
+    )
 
 
 def _with_known_target(rows: FileRows, target: str | None, path: Path) -> tuple[FileRows, list[str]]:
@@ -95,32 +124,33 @@ def _with_known_target(rows: FileRows, target: str | None, path: Path) -> tuple[
             raise InputError(f"{path} has no array named y or y_train: name the array to predict with --target")
         raise InputError(f"name the column to predict with --target; {path} has {quoted_names(rows.X.columns)}")
     known = np.flatnonzero(~pd.isna(rows.y))
-    notes = [f"{len(rows) - len(known):,} rows without {target!r} are left out"] if len(known) < len(rows) else []
-    if notes:
-        rows = FileRows(select_rows(rows.X, known), rows.y[known], rows.first_column)
     if len(known) < _FEWEST_ROWS:
         plural = "" if len(known) == 1 else "s"
         raise InputError(f"{path} has {len(known)} usable row{plural}; at least {_FEWEST_ROWS} are needed")
-    return rows, notes
+    if len(known) == len(rows):
+        return rows, []
+    return rows.take(known), [f"{len(rows) - len(known):,} rows without {target!r} are left out"]
 
 
 def find_task(y: np.ndarray, requested: str) -> str:
     """Return the task: strings and few distinct integers are classes, other targets are quantities."""
-    if requested in ("classification", "regression"):
+    if requested != "auto":
         return requested
     if y.dtype.kind not in "iuf":
         return "classification"
     distinct = np.unique(y)
-    are_integers = bool(np.all(distinct == np.round(distinct)))
     few = len(distinct) <= min(_MOST_INTEGER_CLASSES, max(2, len(y) // _ROWS_PER_CLASS))
-    return "classification" if are_integers and few else "regression"
+    return "classification" if few and np.array_equal(distinct, np.round(distinct)) else "regression"
 
 
-def _as_target(y: np.ndarray, task: str, name: str) -> tuple[np.ndarray, str]:
-    """Return the target as float64, integers or strings, and the task."""
-    task = find_task(y, task)
+def _as_target(y: np.ndarray, requested: str, name: str) -> tuple[np.ndarray, str, str]:
+    """Return the target as float64, integers or strings, the task, and a note on a task that was derived from numbers."""
+    task = find_task(y, requested)
     if task == "regression":
-        return quantities(y, name), task
+        numbers = quantities(y, name)
+        distinct = len(np.unique(numbers))
+        advice = "; --task classification predicts classes" if distinct <= MOST_CLASSES else ""
+        return numbers, task, f"the target, with {distinct:,} values, is a quantity{advice}"
     y = labels(y)
     if y.dtype.kind == "f":
         raise InputError(f"{name} has fractions, which are quantities: use --task regression, or write classes as strings")
@@ -128,27 +158,9 @@ def _as_target(y: np.ndarray, task: str, name: str) -> tuple[np.ndarray, str]:
     if len(classes) < 2:
         raise InputError(f"{name} has one value only, {str(classes[0])!r}: there is nothing to predict")
     if len(classes) > MOST_CLASSES or (counts == 1).all():
-        raise InputError(f"{name} has {len(classes):,} different values: too many to be classes{_regression_hint(y)}")
-    return y, task
-
-
-def _guessed_task(y: np.ndarray, task: str) -> str:
-    """Return a note on the task that was derived from a target of numbers, and on how to change it."""
-    distinct = len(np.unique(y))
-    if task == "classification":
-        return f"the {distinct} values of the target are classes; --task regression predicts a quantity"
-    return f"the target, with {distinct:,} values, is a quantity" + (
-        "; --task classification predicts classes" if distinct <= MOST_CLASSES else ""
-    )
-
-
-def _regression_hint(y: np.ndarray) -> str:
-    """Return the end of an error message: how to predict a quantity, or which value is not a number."""
-    if y.dtype.kind != "U":
-        return "; a quantity is predicted with --task regression"
-    texts = no_numbers(y)
-    is_exception = 0 < len(texts) < len(y) / 2
-    return amounts_hint(y) or (f", and the value {texts[0]!r} is not a number" if is_exception else "")
+        hint = amounts_hint(y) if y.dtype.kind == "U" else "; a quantity is predicted with --task regression"
+        raise InputError(f"{name} has {len(classes):,} different values: too many to be classes{hint}")
+    return y, task, f"the {len(classes)} values of the target are classes; --task regression predicts a quantity"
 
 
 def _choose_columns(X: Any, settings: TrainSettings, needed: list[str], origin: Path) -> Any:
@@ -213,13 +225,13 @@ def _describe_columns(columns: TableColumns, X: pd.DataFrame) -> list[str]:
 
 def hold_out(y: np.ndarray, roles: dict[str, np.ndarray], task: str, test_size: float, seed: int) -> Split:
     """Return training and test rows; test rows are random rows, random groups, or the last rows of an order."""
-    if np.ceil(test_size * len(y)) < 2:
+    n_test = int(np.ceil(test_size * len(y)))
+    if n_test < 2:
         raise InputError(f"a share of {test_size:g} of {len(y)} rows is one test row: raise --test-size")
     if "order" in roles:
         if "groups" in roles:
             raise InputError("--groups and --order select different test rows: choose one")
-        ranked = np.argsort(roles["order"], kind="stable")
-        train, test = np.split(ranked, [len(y) - int(np.ceil(test_size * len(y)))])
+        train, test = np.split(np.argsort(roles["order"], kind="stable"), [len(y) - n_test])
     elif "groups" in roles:
         if len(np.unique(roles["groups"])) < 2:
             raise InputError("all rows are of one group: nothing can be held out")
@@ -249,19 +261,155 @@ def _random_split(y: np.ndarray, task: str, test_size: float, seed: int) -> Spli
     return np.concatenate([train, single]), test
 
 
-def folds(y: np.ndarray, roles: dict[str, np.ndarray], task: str, cv: int, seed: int) -> Iterator[Split]:
-    """Yield training and test rows of each of `cv` folds."""
-    if not 2 <= cv <= len(y):
-        raise InputError(f"{cv} folds of {len(y):,} rows: choose between 2 and {len(y):,}")
+def folds(y: np.ndarray, roles: dict[str, np.ndarray], task: str, cv: int, seed: int) -> list[Split]:
+    """Return training and test rows of each of `cv` folds."""
     if "order" in roles:
         raise InputError("--cv divides rows at random and contradicts --order: leave one of them out")
+    splitter: Any = KFold(cv, shuffle=True, random_state=seed)
     if "groups" in roles:
-        splits = GroupKFold(cv).split(y, groups=roles["groups"])
+        splitter = GroupKFold(cv)
     elif task == "classification" and np.unique(y, return_counts=True)[1].min() >= cv:
-        splits = StratifiedKFold(cv, shuffle=True, random_state=seed).split(y, y)
+        splitter = StratifiedKFold(cv, shuffle=True, random_state=seed)
+    with input_errors(f"--cv {cv}: "):  # more folds than rows or groups
+        splits = list(splitter.split(y, y, roles.get("groups")))
+    if task == "classification" and any(len(np.unique(y[train])) < 2 for train, _ in splits):
+        raise InputError("the training rows of a fold are all of one class: choose fewer folds")
+    return splits
+
+
+@dataclass(frozen=True)
+class LargeTable:
+    """Table that is read in batches; `sample` is a file with some of its rows."""
+
+    settings: TrainSettings
+    """Settings of the command for the sample."""
+    sample: Path
+    n_rows: int
+    """Number of training rows."""
+    message: str
+    held_out_share: float
+
+    def fit(self, model: TableModel, table: TrainingTable, notify: Callable[[str], None]) -> tuple[Any, np.ndarray]:
+        """Fit the settings of `model`, which was fitted to the table of the sample, to all training rows.
+
+        Return the held-out rows and their targets.
+        """
+        estimator = model.estimator
+        if self.settings.class_weight == "balanced":
+            values = np.unique(table.y)
+            balanced = compute_class_weight("balanced", classes=values, y=table.y)
+            estimator.set_params(class_weight=dict(zip(values.tolist(), balanced.tolist(), strict=True)))
+
+        def training_rows() -> Iterator[tuple[Any, ...]]:
+            found: list[tuple[pd.DataFrame, np.ndarray]] = []
+            for rows in batches(self.settings.data, model.target, strings=model.string_columns(model.target)):
+                notify(f"fitting to {self.n_rows:,} rows: reading row {rows.X.index[0]:,}")
+                assert rows.y is not None
+                known = ~pd.isna(rows.y)
+                X, y = rows.X[known], model.parse_targets(rows.y[known])
+                typed = typed_frame(X, table.columns, str(self.settings.data))
+                out = _held_out(self.settings, rows.X.index, self.held_out_share)[known]
+                found.append((typed[out], y[out]))
+                weights = () if self.settings.weights is None else (X.loc[~out, self.settings.weights].to_numpy(np.float64),)
+                if not out.all():
+                    yield typed[~out], y[~out], *weights
+            held_out[:] = found  # of a complete pass
+
+        held_out: list[tuple[pd.DataFrame, np.ndarray]] = []
+        with input_errors():
+            estimator.refit_batches(training_rows, n_rows=self.n_rows)
+        seconds = model.about["fit_seconds"] + estimator.timings_["fit"]
+        model.about.update(why=self.message, reductions=estimator.reductions_, fit_seconds=seconds)
+        X_test, y_test = zip(*held_out, strict=True)
+        return pd.concat(X_test, ignore_index=True), np.concatenate(y_test)
+
+
+@contextmanager
+def large_table(settings: TrainSettings, notify: Callable[[str], None]) -> Iterator[LargeTable | None]:
+    """Yield the sample of a table that does not fit the memory budget, or None if the table fits."""
+    with input_errors():
+        budget = parse_budget(settings.memory_budget)
+    nbytes, n_rows = _memory_of_table(settings, budget)
+    if nbytes <= budget:
+        yield None
+        return
+    problem = (
+        f"{settings.data.name} with about {n_rows:,.0f} rows takes {format_bytes(nbytes)} in memory, which exceeds the "
+        f"budget of {format_bytes(budget)}"
+    )
+    if settings.target is None:
+        raise InputError(f"name the column to predict with --target; {settings.data} is a table")
+    if settings.estimator not in ("auto", "nystrom"):
+        raise InputError(
+            f"{problem}: --estimator {settings.estimator} needs all rows in memory; use nystrom or more --memory"
+        )
+    defaults = {field.name: field.default for field in fields(TrainSettings)}
+    for name in _NEED_ALL_ROWS:
+        if getattr(settings, name) != defaults[name]:
+            raise InputError(f"{problem}: --{name} needs all rows in memory; leave it out, or use more --memory")
+    most = int(budget / _SAMPLE_SHARE / (nbytes / n_rows))
+    if most < _FEWEST_SAMPLE_ROWS:
+        needed = f"a sample of {_FEWEST_SAMPLE_ROWS} rows takes more than 1/{_SAMPLE_SHARE} of it"
+        raise MemoryError(f"{problem}, and {needed}: use more --memory")
+    with tempfile.TemporaryDirectory() as folder:
+        notify(f"drawing a sample of {settings.data}")
+        yield _draw(settings, Path(folder), n_rows, most, problem)
+
+
+def _memory_of_table(settings: TrainSettings, budget: int) -> tuple[float, float]:
+    """Return the estimated bytes of a fit in memory and the number of rows; zeros if it is read at once."""
+    path = settings.data
+    kind, size = file_format(path), path.stat().st_size
+    is_small = kind not in BATCH_FORMATS or (kind == "csv" and size * _SMALL_SHARE < budget)
+    first = None if is_small else next(batches(path, None), None)
+    if first is None or not len(first):
+        return 0.0, 0.0  # the ordinary path reports an empty table
+    if kind == "csv":
+        with open(path, "rb") as raw:
+            decompress: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())
+            lines = (raw if decompress is None else decompress(raw)).read(_PROBED_BYTES).count(b"\n")
+            n_rows = size * lines / max(1, raw.tell())
     else:
-        splits = KFold(cv, shuffle=True, random_state=seed).split(y)
-    for number, (train, test) in enumerate(splits):
-        if task == "classification" and len(np.unique(y[train])) < 2:
-            raise InputError(f"the training rows of fold {number + 1} are all of one class: choose fewer folds")
-        yield train, test
+        import pyarrow.dataset
+
+        n_rows = float(pyarrow.dataset.dataset(str(path), format=kind).count_rows())
+    per_row = first.X.memory_usage(index=False, deep=True).sum() / len(first) + _COPIES * 8 * first.X.shape[1]
+    return n_rows * per_row, n_rows
+
+
+def _draw(settings: TrainSettings, folder: Path, n_rows: float, most: int, problem: str) -> LargeTable:
+    """Read the table once; write the sample to a file in `folder`, and count the training rows."""
+    held_out = 0.0 if settings.test is not None else min(settings.test_size, min(_MOST_HELD_OUT, most) / n_rows)
+    share = min(1.0, min(_SAMPLE_ROWS, most) / ((1 - held_out) * n_rows))
+    is_text, target = file_format(settings.data) == "csv", str(settings.target)
+    # A batch of codes such as "01", "02" looks like numbers: strings are converted when the sample is read.
+    strings = list(next(batches(settings.data, None, size=1)).X.columns) if is_text else []
+    # Another seed than that of `_held_out`, whose smallest numbers are those of the held-out rows.
+    rng, seen, count = np.random.default_rng([settings.seed, 1]), set[Any](), 0
+    pieces: list[pd.DataFrame] = []
+    for rows in batches(settings.data, target, strings=strings):
+        is_training = ~pd.isna(rows.y) & ~_held_out(settings, rows.X.index, held_out)
+        drawn = is_training & (rng.random(len(rows)) < share)
+        if len(seen) <= MOST_CLASSES:  # the sample needs a row of each class
+            firsts = pd.Series(rows.y)[is_training].drop_duplicates()
+            new = firsts.index[~firsts.isin(seen)]
+            seen.update(firsts)
+            drawn[new if len(seen) <= MOST_CLASSES else []] = True
+        count += int(is_training.sum())
+        pieces.append(rows.X.assign(**{target: rows.y})[drawn])
+    sample, path = pd.concat(pieces, ignore_index=True), folder / f"sample{'.csv' if is_text else '.parquet'}"
+    if is_text:
+        sample.to_csv(path, index=False, sep=text.find_delimiter(settings.data))
+    else:
+        declared = pieces[0].select_dtypes("category").columns
+        sample.astype(dict.fromkeys(declared, "category")).to_parquet(path)
+    message = (
+        f"{problem}: settings are selected on a sample of {len(sample):,} rows, and the model is fitted to {count:,} rows "
+        "in batches"
+    )
+    return LargeTable(replace(settings, estimator="nystrom"), path, count, message, held_out)
+
+
+def _held_out(settings: TrainSettings, rows: pd.RangeIndex, share: float) -> np.ndarray:
+    """Return a mask of held-out rows of a batch; it depends on the seed and on the positions of the rows in the file."""
+    return np.random.Generator(np.random.PCG64(settings.seed).advance(rows.start)).random(len(rows)) < share

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,6 @@ class CompiledModel:
             points, self._kernel, self._scales = points * scales, self._kernel.kernel, scales.astype(self.dtype)
         self._points = np.ascontiguousarray(points, dtype=self.dtype)
         self._kernel_values = kernel_values(self._kernel, points, self.dtype)
-        self._packed: PackedGaussian | None = None
         if is_classifier(model):
             self.classes_ = model.classes_
         self._multilabel = bool(getattr(model, "multilabel_", False))
@@ -104,27 +104,21 @@ class CompiledModel:
         single = len(self.classes_) == 2 if is_classifier(model) else model._single_output
         self._has_one_output = bool(single) and not self._multilabel
 
+    @cached_property
+    def _packed(self) -> PackedGaussian:
+        return PackedGaussian(float(self._kernel.gamma), self._points, self._coef)
+
     def _scores(self, X: Any) -> np.ndarray:
         rows = np.asarray(X, dtype=self.dtype)
         if self._scales is not None:
             rows = rows * self._scales
-        kernel, points = self._kernel, self._points
-        if (
-            len(rows) < TUNING.min_loop_rows
-            or type(kernel) is not RBF
-            or not can_use_register_tiles(rows, points, len(rows) * len(points), 0)
-        ):
+        is_batch = len(rows) >= TUNING.min_loop_rows and type(self._kernel) is RBF
+        if not is_batch or not can_use_register_tiles(rows, self._points, len(rows) * len(self._points), 0):
             return self._kernel_values(rows) @ self._coef + self._bias
-        if self._packed is None:
-            self._packed = PackedGaussian(float(kernel.gamma), points, self._coef)
         scores = np.zeros((len(rows), self._coef.shape[1]))
         self._packed.add(rows, scores)
         scores += self._bias
         return scores
-
-    def _outputs(self, X: Any) -> np.ndarray:
-        scores = self._scores(X)
-        return scores[:, 0] if self._has_one_output else scores
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the class scores of the model.
@@ -139,7 +133,8 @@ class CompiledModel:
         ndarray of shape (n,) or (n, n_classes)
             Scores; one column for two classes.
         """
-        return self._outputs(X)
+        scores = self._scores(X)
+        return scores[:, 0] if self._has_one_output else scores
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the labels or values that the model predicts.
@@ -154,7 +149,7 @@ class CompiledModel:
         ndarray of shape (n,) or (n, n_outputs)
             One prediction for each row.
         """
-        outputs = self._outputs(X)
+        outputs = self.decision_function(X)
         if not hasattr(self, "classes_"):
             return outputs
         return (outputs > 0).astype(np.int64) if self._multilabel else scores_to_labels(self.classes_, outputs)

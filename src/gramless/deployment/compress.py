@@ -27,7 +27,7 @@ from gramless._core import arrays as xa
 from gramless._core.memory import MemoryEstimate, parse_budget
 from gramless._core.threads import slices
 from gramless._core.validation import check_positive
-from gramless.approximation.landmarks import as_points, select
+from gramless.approximation.landmarks import LandmarkRule, as_points, select
 from gramless.deployment.compiled import KernelExpansion, expansion_of
 from gramless.deployment.tuning import TUNING
 from gramless.kernels import RBF, Kernel, ScaledColumns
@@ -130,9 +130,11 @@ def compress(
     held_out, rest = (X[xa.indices(part, X)] for part in (order[:n_held_out], order[n_held_out:]))
     rows = _TeacherRows(full, rest, n_interpolated, rng)
     expected = full(held_out)
+    # A rule selects among the rows of the fit; row indices refer to the points of the model.
+    candidates = rest if isinstance(landmarks, str | LandmarkRule) else X
     ridge = TUNING.start_ridge if optimise else TUNING.least_squares_ridge
     while True:
-        start = as_points(select(landmarks, rest, kernel, m, rng, TUNING.block_bytes), X) + 0
+        start = as_points(select(landmarks, candidates, kernel, m, rng, TUNING.block_bytes), candidates) + 0
         small = _least_squares(kernel, rows.X, rows.Z, start, ridge)
         if optimise:
             small = _optimised(small, rows, objective, rounds, rng)

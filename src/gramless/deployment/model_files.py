@@ -75,8 +75,8 @@ RENAMED = {
     # 0.1.0: classes
     "gramless.images.crop.Crop": "gramless.images.geometry.Crop",
     "gramless.images.deskew.Deskew": "gramless.images.geometry.Deskew",
-    "gramless.images.fourier.FourierFeatures": "gramless.images.descriptors.SpectrumFeatures",
-    "gramless.images.hog": "gramless.images.descriptors",
+    "gramless.images.fourier.FourierFeatures": "gramless.images.filters.SpectrumFeatures",
+    "gramless.images.hog": "gramless.images.filters",
     "gramless.images.normalise": "gramless.images.filters",
     "gramless.images.scale": "gramless.images.filters",
     "gramless.images.smooth": "gramless.images.filters",
@@ -463,13 +463,13 @@ def _is_time(key: Any, path: Sequence[Any]) -> bool:
 
 def _set_time(root: Any, path: list[Any], seconds: Any) -> None:
     """Store a measured time in a loaded estimator; raise ValueError if there is no time at its path."""
-    attributes = root
-    for key in path[:-1]:
-        attributes = attributes[key] if isinstance(attributes, dict | list | tuple) else vars(attributes)[key]
-    attributes = attributes if isinstance(attributes, dict) else vars(attributes)
-    if not _is_time(path[-1], path[:-1]) or attributes.get(path[-1]) != 0.0 or not isinstance(seconds, float):
+    *parents, name = path
+    for key in parents:
+        root = root[key] if isinstance(root, dict | list | tuple) else vars(root)[key]
+    attributes = root if isinstance(root, dict) else vars(root)
+    if not _is_time(name, parents) or attributes.get(name) != 0.0 or not isinstance(seconds, float):
         raise ValueError(f"there is no time {'.'.join(map(str, path))}")
-    attributes[path[-1]] = seconds
+    attributes[name] = seconds
 
 
 def _to_half(points: Any) -> Any:

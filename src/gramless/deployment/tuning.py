@@ -79,3 +79,6 @@ class Limits:
     # a thread and back takes about 0.1 ms, and other requests wait at most this long.
     inline_scoring_rows: int = 32
     inline_scoring_seconds: float = 0.004
+
+
+LIMITS = Limits()

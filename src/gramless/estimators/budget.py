@@ -28,9 +28,9 @@ from typing import Any, ClassVar
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
-from gramless._core.constraints import FRACTION, POSITIVE, POSITIVE_INTEGER, estimator
+from gramless._core.constraints import FRACTION, POSITIVE, POSITIVE_INTEGER, estimator, inherit_parameter_docs
 from gramless.approximation.features import LandmarkMap
-from gramless.estimators.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
+from gramless.estimators.one_pass import OnePassEstimator, model_attribute, pass_options
 from gramless.inference.probabilities import probability_constraint
 from gramless.kernels import kernel_from_parameters
 from gramless.streaming.learners import GradientDescent, PassSettings

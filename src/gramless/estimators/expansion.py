@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from typing import Any, Self
 
@@ -26,10 +27,10 @@ from gramless._core.dask_dispatch import dispatch_prediction, is_dask_collection
 from gramless._core.device import Device, precision_of
 from gramless._core.targets.columns import scores_to_labels
 from gramless._core.threads import slices
-from gramless._core.validation import check_positive, check_square, check_X, working_dtype
+from gramless._core.validation import check_positive, check_square, check_X
 from gramless.callbacks import read_callbacks, read_functions
+from gramless.inference.leave_one_out import Selection, select_model
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, has_probabilities, probabilities_by_method
-from gramless.inference.selection import Selection, select_model
 from gramless.kernels import Kernel, Linear, as_kernel, kernel_candidates, set_input_tags
 from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, fit_expansion, warn_of_rounding
 from gramless.linalg.operators import expand
@@ -43,7 +44,7 @@ _SOLVE = ("n_iter_", "residual_")
 _NOT_SAVED = {"_device_points", "_process"}
 
 
-def check_kernel_input(X: Array, *kernels: Kernel) -> None:
+def _check_kernel_input(X: Array, *kernels: Kernel) -> None:
     """Raise an error if the kernels cannot be evaluated on `X`, or if precomputed kernel values are not square."""
     if xa.is_sparse(X) and not all(kernel.accepts_sparse for kernel in kernels):
         raise TypeError("Sparse data was passed for X, but dense data is required. Use '.toarray()' to convert X.")
@@ -88,21 +89,13 @@ class BaseKernelExpansion(BaseEstimator):
     multilabel_ = False
     _tuning = TUNING
 
-    def _kernels(self) -> list[tuple[dict[str, Any], Kernel]]:
-        """Return the kernels given by the parameters `kernel`, `gamma`, `degree` and `coef0`, which may be lists."""
-        return kernel_candidates(vars(self))
-
     def _kernel(self) -> Kernel:
-        """Return the only kernel given by the parameters."""
-        (_, kernel), *others = self._kernels()
+        """Return the only kernel given by the parameters `kernel`, `gamma`, `degree` and `coef0`, which may be lists."""
+        (_, kernel), *others = kernel_candidates(vars(self))
         if others:
             remedy = "compares them with C='loo' only" if hasattr(self, "Cs") else "has one kernel"
             raise ValueError(f"{len(others) + 1} kernels are given by lists: {type(self).__name__} {remedy}")
         return kernel
-
-    def _check_rows(self, X: Any) -> Array:
-        """Return the validated training rows in the working precision."""
-        return check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True)
 
     def _settings(self) -> LeastSquaresSettings:
         """Return the settings of the linear system and of its solver, from the parameters of `LSSVC` and `LSSVR`."""
@@ -113,7 +106,7 @@ class BaseKernelExpansion(BaseEstimator):
             )
         return LeastSquaresSettings(
             estimator_name=type(self).__name__,
-            C=1.0 if select else self.C,
+            C=1.0 if self.C == "loo" else float(self.C),
             n_Cs=np.size(self.Cs) if select else 0,
             solver=self.solver,
             tol=self.tol,
@@ -132,27 +125,23 @@ class BaseKernelExpansion(BaseEstimator):
     def _solve(self, X: Array, Z: np.ndarray, weights: np.ndarray | None, **options: Any) -> ExpansionFit:
         """Solve for the targets `Z` and store the model; callbacks get this estimator with the solution so far."""
         kernel = self._kernel()
-        check_kernel_input(X, kernel)
+        _check_kernel_input(X, kernel)
+        self._delete(*_SEARCH)
         kernel, settings = kernel.resolve(X, weights), self._settings()
-
         start = vars(self).get("_solution") if self.warm_start else None
-        fit = fit_expansion(X, Z, weights, kernel, settings, start=start, callback=self._store_and_call(settings), **options)
-        self._store_fit(fit)
+        callback = partial(self._store_and_call, settings)
+        fit = fit_expansion(X, Z, weights, kernel, settings, start=start, callback=callback, **options)
+        self._store_fit(fit, settings.C)
         return fit
 
-    def _store_and_call(self, settings: LeastSquaresSettings) -> Callable[[ExpansionFit, dict[str, Any]], bool]:
-        """Return a callback of the solver that stores the solution so far and calls the functions of the user."""
+    def _store_and_call(self, settings: LeastSquaresSettings, fit: ExpansionFit, record: dict[str, Any]) -> bool:
+        """Store the solution so far and call the functions of the user; return True to stop."""
+        self._store_fit(fit, settings.C)
+        return settings.callbacks(self, record)
 
-        def call(fit: ExpansionFit, record: dict[str, Any]) -> bool:
-            self._store_fit(fit)
-            return settings.callbacks(self, record)
-
-        return call
-
-    def _store_fit(self, fit: ExpansionFit) -> None:
-        self._delete(*_SEARCH)
+    def _store_fit(self, fit: ExpansionFit, C: float) -> None:
         self._set_points(fit.kernel, fit.points, fit.device_points, fit.support)
-        self.dual_coef_, self.intercept_, self.device_, self.C_ = fit.coef, fit.intercept, fit.device, float(self.C)
+        self.dual_coef_, self.intercept_, self.device_, self.C_ = fit.coef, fit.intercept, fit.device, C
         self.solver_, self.solver_reason_ = fit.plan.solver, fit.plan.reason
         if fit.result is not None:
             self.history_, self.n_iter_, self.residual_ = fit.result.history, fit.result.n_iter, fit.result.residual
@@ -165,64 +154,42 @@ class BaseKernelExpansion(BaseEstimator):
         Z: np.ndarray,
         weights: np.ndarray | None,
         score: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
-    ) -> Selection:
+    ) -> None:
         """Select kernel and C by `score`, and store the model; callbacks get this estimator with the best model so far."""
         settings, Cs = self._settings(), np.atleast_1d(np.asarray(self.Cs, dtype=float))
         if Cs.size == 0:
             raise ValueError("Cs is empty: give at least one C")
         for C in Cs:
             check_positive("every C in Cs", float(C))
-        self.params_, kernels = map(list, zip(*self._kernels(), strict=True))
-        check_kernel_input(X, *kernels)
+        self.params_, kernels = map(list, zip(*kernel_candidates(vars(self)), strict=True))
+        _check_kernel_input(X, *kernels)
         self._delete(*_SOLVE)
-        self.device_ = xa.resolve_device(self.device, X)
-        n = X.shape[0] if weights is None else int(np.count_nonzero(weights))
-        dtype = xa.numpy_dtype(X)
-        plan = settings.plan(kernels[0], (n, X.shape[1]), Z.shape[1], dtype, self.device_)
-        self.solver_, self.solver_reason_ = plan.solver, plan.reason
 
         def report(found: Selection, record: dict[str, Any]) -> bool:
-            self._set_points(found.kernel, found.points, found.device_points, found.support)
             kernel, C = found.best
-            self.dual_coef_ = found.fit.coef.astype(dtype)
+            self._store_fit(found.fit, float(Cs[C]))
             # The intercept of a regressor contains the mean of the values, whose digits float32 would lose.
-            self.intercept_ = found.fit.bias.astype(dtype if isinstance(self, ClassifierMixin) else np.float64)
-            self.scores_, self.best_score_, self.C_ = found.scores, float(found.scores[kernel, C]), float(Cs[C])
+            if isinstance(self, ClassifierMixin):
+                self.intercept_ = self.intercept_.astype(self.dual_coef_.dtype)
+            self.scores_, self.best_score_ = found.scores, float(found.scores[kernel, C])
             self.best_params_ = {**self.params_[kernel], "C": self.C_}
-            self.loo_decision_ = found.fit.scores[:, 0] if Z.shape[1] == 1 else found.fit.scores
+            self.loo_decision_ = found.loo[:, 0] if Z.shape[1] == 1 else found.loo
             self.history_ = found.history
             return settings.callbacks(self, record)
 
-        found = select_model(
-            X,
-            Z,
-            weights,
-            kernels,
-            Cs,
-            score,
-            device=self.device_,
-            intercept=settings.fit_intercept,
-            by_eigenvectors=plan.solver == "eigenvectors",
-            callback=report,
-            verbose=self.verbose,
-            label=type(self).__name__,
-        )
-        warn_of_rounding(self.kernel_, found.points, self.dual_coef_, Z[found.support])
-        return found
+        found = select_model(X, Z, weights, kernels, Cs, score, settings, report)
+        warn_of_rounding(self.kernel_, found.fit.points, self.dual_coef_, Z[self.support_])
 
-    def _set_collections(self, rows: Any) -> None:
-        """Store the names of the features and the classes of rows on dask workers, and delete an earlier calibration."""
+    def _fit_collections(self, rows: Any, solve: Callable[..., ExpansionFit]) -> Self:
+        """Store the fit to rows on dask workers, which `solve(callback)` computes."""
         validate_data(self, rows.example, skip_check_array=True, reset=True)
-        self._delete(*CALIBRATION, "multilabel_")
+        self._delete(*CALIBRATION, *_SEARCH, "multilabel_")
         if rows.classes is None:
             self._single_output = not rows.target_shape
         else:
             self.classes_ = rows.classes
-
-    def _fit_collections(self, rows: Any, solve: Callable[..., ExpansionFit]) -> Self:
-        """Store the fit to rows on dask workers, which `solve(callback)` computes."""
-        self._set_collections(rows)
-        self._store_fit(solve(self._store_and_call(self._settings())))
+        settings = self._settings()
+        self._store_fit(solve(partial(self._store_and_call, settings)), settings.C)
         return self
 
     def _model_of_scores(self) -> Self:
@@ -247,11 +214,9 @@ class BaseKernelExpansion(BaseEstimator):
             self.points_ = points if xa.is_sparse(points) or is_dask_collection(points) else xa.to_numpy(points)
         else:
             self.points_ = np.empty((len(rows), 0), xa.numpy_dtype(points))
-        self._cache_device_points(device_points if kernel.uses_points else None)
-
-    def _cache_device_points(self, points: Array | None) -> None:
-        """Cache the copy of `points_` on a device, because transferring the points takes longer than using them."""
-        self._device_points = (self.points_, points) if xa.is_torch(points) else None
+        # Transferring the points to a device takes longer than using them.
+        cached = kernel.uses_points and xa.is_torch(device_points)
+        self._device_points = (self.points_, device_points) if cached else None
 
     def _points_on(self, device: str) -> Array:
         if device == "cpu":
@@ -259,8 +224,7 @@ class BaseKernelExpansion(BaseEstimator):
         cached = vars(self).get("_device_points")
         if cached is None or cached[0] is not self.points_ or xa.device_of(cached[1]) != device:
             points = xa.to_device(self.points_, device, xa.numpy_dtype(self.dual_coef_))
-            self._cache_device_points(points)
-            return points
+            cached = self._device_points = self.points_, points
         return cached[1]
 
     def _scores(self, X: Any) -> Array:
@@ -273,7 +237,7 @@ class BaseKernelExpansion(BaseEstimator):
         if not kernel.uses_points and not np.array_equal(self.support_, np.arange(checked.shape[1])):
             checked = checked[:, xa.indices(self.support_, checked)]
         points, coef = self._points_on(device), xa.to_device(self.dual_coef_, device)
-        precision = precision_of(getattr(self, "device", None))
+        precision = precision_of(self.device)
         # On a device sparse rows are converted to dense rows, one part at a time.
         step = checked.shape[0] if device == "cpu" or not xa.is_sparse(checked) else self._tuning.sparse_rows_on_device
         parts = [
@@ -370,4 +334,4 @@ class BaseKernelExpansion(BaseEstimator):
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Any:
         """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
-        return self._settings().plan(self._kernels()[0][1], (n, d), n_outputs, dtype, device, dense=True)
+        return self._settings().plan(kernel_candidates(vars(self))[0][1], (n, d), n_outputs, dtype, device, dense=True)

@@ -31,7 +31,7 @@ from gramless._core.targets.columns import class_targets, scores_to_labels
 from gramless._core.validation import atomic_fit, check_labels, check_weights
 from gramless.estimators.lssvm import LSSVC
 from gramless.images.patch_dictionary import PatchDictionary
-from gramless.images.reading import ImageShape, image_shape, read_images
+from gramless.images.transformer import ImageInputMixin, ImageShape, image_shape, read_images
 from gramless.images.tuning import TUNING
 from gramless.inference.leave_one_out import solve_dense
 from gramless.kernels import Kernel, Polynomial, Reflected
@@ -43,7 +43,7 @@ _CS = (1.0, 10.0, 100.0, 1000.0)
 
 
 @estimator
-class ImageClassifier(ClassifierMixin, BaseEstimator):
+class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
     """Classify images by a dictionary of their patches and a least-squares support vector machine.
 
     Prefer it over a scikit-learn classifier on pixels for photographs, digits and other images without a pretrained network.
@@ -331,12 +331,6 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
         plain, reflected = (min(zip(*leave_one_out_errors(one, features, codes, _CS), strict=True)) for one in kernels)
         log_progress(self.verbose, f"leave-one-out error {plain[1]:.2%}, with mirror images {reflected[1]:.2%}")
         return bool(reflected[0] < plain[0])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = self.shape is not None
-        return tags
 
 
 def leave_one_out_errors(kernel: Kernel, X: Array, codes: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:

@@ -46,7 +46,26 @@ _ROWS_PER_BLOCK = 4096  # rows of kernel values: 16 MB in float64 for 500 landma
 
 @estimator
 class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Transformer to features of a kernel; subclasses define `_begin`, `_features`, `_dtype` and `_n_features_out`."""
+    """Transformer to features of a kernel; subclasses define `_begin`, `_features`, `_dtype` and `_n_features_out`.
+
+    Parameters
+    ----------
+    gamma : float, "scale" or "auto", default="scale"
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
+    dtype : {"float32", "float64"} or None, default=None
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
+    random_state : int, RandomState or None, default=None
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        Kernel with numeric parameters.
+    n_features_in_ : int
+        Number of columns of `X` in `fit`.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the columns, if `X` had names.
+    """
 
     kernel: str | Kernel | Callable[[Any, Any], Any] = "rbf"
     gamma: float | str = "scale"
@@ -140,8 +159,6 @@ class NystromFeatures(KernelFeatures):
     ----------
     kernel : str, Kernel or callable, default="rbf"
         Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
-    gamma : float, "scale" or "auto", default="scale"
-        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     degree : int, default=3
         Degree of the polynomial kernel; ignored by other kernels.
     coef0 : float, default=0.0
@@ -152,10 +169,6 @@ class NystromFeatures(KernelFeatures):
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
         themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four
         rows for each landmark).
-    dtype : {"float32", "float64"} or None, default=None
-        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
-    random_state : int, RandomState or None, default=None
-        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
@@ -167,12 +180,6 @@ class NystromFeatures(KernelFeatures):
         Lower triangular Cholesky factor `L`.
     jitter_ : float
         Number added to the diagonal of `K(G, G)`.
-    kernel_ : Kernel
-        Kernel with numeric parameters.
-    n_features_in_ : int
-        Number of columns of `X` in `fit`.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns, if `X` had names.
 
     See Also
     --------
@@ -260,29 +267,17 @@ class FourierFeatures(KernelFeatures):
     ----------
     kernel : {"rbf", "laplacian", "exponential", "matern32", "matern52"} or Kernel, default="rbf"
         Kernel function. It must be stationary; the inner products of the features approximate it.
-    gamma : float, "scale" or "auto", default="scale"
-        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     n_components : int, default=500
         Number of features. Cosines and sines of half as many frequencies, rounded up to an even number.
     draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
         Distribution of the random frequencies. `"plain"`: independent; `"orthogonal"`: orthogonal to each other, with
         smaller variance; `"structured"`: products of Hadamard matrices, faster for many columns. `"auto"` is orthogonal,
         structured from 2048 columns on, and plain for the Laplacian kernel of the city-block norm.
-    dtype : {"float32", "float64"} or None, default=None
-        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
-    random_state : int, RandomState or None, default=None
-        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
     frequencies_ : ndarray of shape (n_features, n_components / 2)
         Frequencies `W`.
-    kernel_ : Kernel
-        Kernel with numeric parameters.
-    n_features_in_ : int
-        Number of columns of `X` in `fit`.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the columns, if `X` had names.
 
     See Also
     --------

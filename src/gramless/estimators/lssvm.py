@@ -6,7 +6,7 @@ The solution is one linear system with one unknown for each row, shared by all c
 O(n^3) time and the memory of n^2 numbers; conjugate gradients with kernel values computed on demand cost O(n^2 d) time for
 each iteration and a few megabytes of memory. `fit` validates the rows, encodes the targets (classes as -1 and +1 or as
 indicator columns, values standardised), solves the system (`gramless.linalg.least_squares`) or selects its settings by
-leave-one-out (`gramless.inference.selection`), and stores the model.
+leave-one-out (`gramless.inference.leave_one_out`), and stores the model.
 
 References: Suykens and Vandewalle, "Least squares support vector machine classifiers", 1999; Suykens et al., "Weighted least
 squares support vector machines", 2002, for weights.
@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.constraints import CONSTRAINTS, POSITIVE, POSITIVE_INTEGER, estimator
+from gramless._core.constraints import CONSTRAINTS, POSITIVE, POSITIVE_INTEGER, estimator, inherit_parameter_docs
 from gramless._core.dask_dispatch import dispatch_fit, dispatch_prediction
 from gramless._core.memory import parse_budget
 from gramless._core.targets.columns import Standardised, class_targets, scores_to_labels
@@ -40,13 +40,13 @@ from gramless._core.validation import (
     check_X,
     is_indicator,
     warn_caller,
+    working_dtype,
 )
 from gramless.estimators.expansion import CALIBRATION, BaseKernelExpansion, former_search_parameters
 from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
-from gramless.inference.leave_one_out import leave_one_out_on_demand, leave_one_out_scores, scores_without_one_copy
+from gramless.inference.leave_one_out import leave_one_out_on_demand, leave_one_out_scores, optimism, scores_without_one_copy
 from gramless.inference.posterior import ExactPosterior, IterativePosterior, LeastSquaresModel, make_posterior
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, METHODS, calibrate, probability_constraint
-from gramless.inference.selection import optimism
 from gramless.linalg.solvers import SOLVERS, Solver
 
 C_PATH = tuple(float(c) for c in np.logspace(-2, 5, 15))
@@ -65,7 +65,6 @@ _CONSTRAINTS: dict[str, Any] = {
     "solver": [StrOptions({"auto", *SOLVERS}), Solver],
     "tol": [POSITIVE, StrOptions({"auto"})],
     "max_iter": [POSITIVE_INTEGER, Options(Integral, {-1}), None],
-    "warm_start": ["boolean"],
 }
 
 
@@ -265,7 +264,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         self
             The fitted estimator.
         """
-        X = self._check_rows(X)
+        X = check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True)
         self.multilabel_ = is_indicator(y)
         if self.multilabel_:
             codes = check_indicator(y, X.shape[0], self.class_weight)
@@ -410,6 +409,7 @@ def _label_error(scores: np.ndarray, Z: np.ndarray) -> float:
     return float(np.mean((scores > 0) != (Z > 0)))
 
 
+@inherit_parameter_docs(LSSVC)
 @estimator
 class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     """Least-squares support vector regressor: kernel ridge regression with an unpenalised bias.
@@ -419,57 +419,8 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
 
     Parameters
     ----------
-    kernel : str, Kernel, callable or a list of them, default="rbf"
-        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
-        The members of a list are compared.
-    C : float or "loo", default=1.0
-        Inverse regularisation strength; a larger value fits the training rows more closely. `"loo"` selects the value of
-        `Cs` with the smallest leave-one-out error, without refitting.
-    gamma : float, "scale", "auto", "weighted_scale" or a list of them, default="scale"
-        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
-        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`. The members of a list are compared.
-    degree : int or list of int, default=3
-        Degree of the polynomial kernel; ignored by other kernels. The members of a list are compared.
-    coef0 : float or list of float, default=0.0
-        Constant term of the polynomial and sigmoid kernels; ignored by other kernels. The members of a list are compared.
-    Cs : sequence of float, default=1e-2 to 1e5 in half decades
-        Values of `C` tried by leave-one-out.
-    scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
-        Metric maximised over the leave-one-out predictions. For classes `"accuracy"` (the default) or `"balanced_accuracy"`;
-        for values `"neg_mean_squared_error"` (the default), `"neg_mean_absolute_error"` or `"r2"`.
-    solver : str or Solver, default="auto"
-        Algorithm that solves the optimisation problem. `"cholesky"` is exact; `"cg"` is block conjugate gradients with a
-        Nyström preconditioner; `"sketch_project"` reaches a loose `tol` before `"cg"` on very large streamed data; the
-        randomised `"matching_pursuit"`, `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` read one block of rows at a
-        time. `"auto"` chooses from the sizes, `tol`, the memory and the device; see `solver_`. An object of
-        `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
-    tol : float or "auto", default="auto"
-        Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
-        solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
-        the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
-        classes and 1e-3 for values; for other solvers, and for at most 4,096 rows with `solver="auto"`, it is 1e-3.
-    max_iter : int or None, default=None
-        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     fit_intercept : bool, default=True
         Whether the model has an intercept.
-    warm_start : bool, default=False
-        Whether to start from the coefficients of the previous fit if the shapes agree.
-    dtype : {"float32", "float64"} or None, default=None
-        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
-    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
-        storage.
-    memory_budget : str, int, float or None, default=None
-        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
-        free memory if at most 1; None is 70 % of the free memory.
-    callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
-        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each iteration of the solver. `gramless.callbacks` has checkpoints
-        and early stopping on held-out rows.
-    verbose : int, default=0
-        If positive, write progress messages to standard error.
-    random_state : int, RandomState or None, default=None
-        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
@@ -560,7 +511,6 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_CONSTRAINTS,
         "scoring": [StrOptions(set(_VALUE_METRICS)), callable, None],
-        "fit_intercept": ["boolean"],
     }
 
     @atomic_fit
@@ -582,7 +532,7 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
         self
             The fitted estimator.
         """
-        X = self._check_rows(X)
+        X = check_X(self, X, dtype=working_dtype(X, self.dtype), reset=True)
         y = check_outputs(y, X.shape[0])
         self._single_output = y.ndim == 1
         columns = y.reshape(X.shape[0], -1)
@@ -691,9 +641,9 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
 
     def _rows_of_process(self, X: Any, process: ExactPosterior | IterativePosterior) -> Array:
         """Return validated new rows on the device and in the precision of the Gaussian process."""
-        own = xa.numpy_dtype(self.dual_coef_)
-        checked = check_X(self, X, dtype=own, reset=False, accept_sparse=self.kernel_.accepts_sparse)
-        return xa.to_device(checked, self.device_, np.float64 if process.exact else own)
+        dtype, sparse = xa.numpy_dtype(self.dual_coef_), self.kernel_.accepts_sparse
+        checked = check_X(self, X, dtype=dtype, reset=False, accept_sparse=sparse)
+        return xa.to_device(checked, self.device_, xa.numpy_dtype(process.op.reference))
 
     @property
     def log_marginal_likelihood_(self) -> Any:

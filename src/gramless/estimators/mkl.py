@@ -379,38 +379,38 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         def on_sweep(found: dict[str, Any]) -> bool:
             return on_iteration({"n_iter": found["n_iter"], "seconds": found["seconds"], "gap": found["violation"]})
 
+        max_iter = self.max_iter or TUNING.max_alternations
         if isinstance(kernels, StoredKernels) and self.solver == "simple_smo":
             with SolverProgress(callback=on_sweep, verbose=self.verbose, label=label) as progress:
                 learnt = learn_by_pairs(kernels, replace(fit, progress=progress), codes, C, **decomposition)
-            if not progress.stopped_by_callback:
-                warn_unless_converged(learnt.model.solutions, self.tol)
-            return learnt
-        max_iter = self.max_iter or TUNING.max_alternations
-        with Progress(self.verbose, max_iter, label) as progress_bar:
+            if progress.stopped_by_callback:
+                return learnt
+        else:
+            with Progress(self.verbose, max_iter, label) as progress_bar:
 
-            def on_alternation(record: dict[str, Any]) -> bool:
-                progress_bar.update(record)
-                return on_iteration(record)
+                def on_alternation(record: dict[str, Any]) -> bool:
+                    progress_bar.update(record)
+                    return on_iteration(record)
 
-            learnt = learn_by_alternation(
-                kernels,
-                fit,
-                codes,
-                C,
-                p=self.p,
-                weight_tol=self.weight_tol,
-                max_iter=max_iter,
-                on_iteration=on_alternation,
-                **decomposition,
-            )
+                learnt = learn_by_alternation(
+                    kernels,
+                    fit,
+                    codes,
+                    C,
+                    p=self.p,
+                    weight_tol=self.weight_tol,
+                    max_iter=max_iter,
+                    on_iteration=on_alternation,
+                    **decomposition,
+                )
         if learnt.converged:
             warn_unless_converged(learnt.model.solutions, self.tol)
-            return learnt
-        warn_caller(
-            f"kernel weights stopped after {max_iter} alternations at a relative gap of {learnt.gap:.3g} "
-            f"(weight_tol={self.weight_tol:g}); raise max_iter or weight_tol.",
-            ConvergenceWarning,
-        )
+        else:
+            warn_caller(
+                f"kernel weights stopped after {max_iter} alternations at a relative gap of {learnt.gap:.3g} "
+                f"(weight_tol={self.weight_tol:g}); raise max_iter or weight_tol.",
+                ConvergenceWarning,
+            )
         return learnt
 
     def _scores(self, X: Any) -> np.ndarray:

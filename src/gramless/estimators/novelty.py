@@ -32,7 +32,7 @@ from gramless._core.threads import slices
 from gramless._core.validation import atomic_fit, check_host_X, working_dtype
 from gramless.estimators.kernel_features import NystromFeatures
 from gramless.inference.feature_process import FeatureProcess
-from gramless.kernels import Kernel, kernel_from_parameters
+from gramless.kernels import Kernel, kernel_from_parameters, set_input_tags
 from gramless.linalg.operators import evaluate
 from gramless.linalg.planning.plan import FitPlan
 from gramless.streaming.learners.ridge_sums import RidgeSums
@@ -247,9 +247,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         return (1.0 + n - below) / (1.0 + n)
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+        return set_input_tags(super().__sklearn_tags__(), self.kernel)
 
 
 def _novelty(features: NystromFeatures, variances: Callable[..., np.ndarray], X: Any) -> np.ndarray:

@@ -20,9 +20,9 @@ from typing import Any, ClassVar
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
-from gramless._core.constraints import POSITIVE, estimator
+from gramless._core.constraints import POSITIVE, estimator, inherit_parameter_docs
 from gramless.approximation.features import LandmarkMap
-from gramless.estimators.one_pass import OnePassEstimator, inherit_parameter_docs, model_attribute, pass_options
+from gramless.estimators.one_pass import OnePassEstimator, model_attribute, pass_options
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, probability_constraint
 from gramless.kernels import kernel_from_parameters
 from gramless.linalg.solvers import CG
@@ -30,7 +30,6 @@ from gramless.streaming.learners import C_PATH, NormalEquations, PassSettings
 
 _CONSTRAINTS: dict[str, Any] = {
     "C": [POSITIVE, StrOptions({"loo"})],
-    "warm_start": ["boolean"],
     "solver": [StrOptions({"auto", "sums", "cg"}), CG],
     "probability": probability_constraint("softmax", *LEAVE_ONE_OUT_METHODS),
 }

@@ -10,12 +10,10 @@ settings of the training pass.
 from __future__ import annotations
 
 import copy
-import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -37,6 +35,7 @@ from gramless.callbacks import read_callbacks
 from gramless.inference.feature_process import OnePassProcess, constant_width_intervals, fit_process
 from gramless.inference.intervals import prediction_intervals, prediction_sets, standard_deviations
 from gramless.inference.probabilities import LEAVE_ONE_OUT_METHODS, calibrate, has_probabilities, probabilities_by_method
+from gramless.kernels import set_input_tags
 from gramless.streaming.from_user import further_labels, further_rows, is_streamed, labelled_stream, valued_stream
 from gramless.streaming.learners import (
     BatchPlan,
@@ -55,8 +54,6 @@ from gramless.streaming.learners import (
 from gramless.streaming.learners.training_pass import PassOfVersion01
 from gramless.streaming.stream import Stream
 
-_Class = TypeVar("_Class", bound=type)
-
 
 def model_attribute(path: str, doc: str) -> property:
     """Return a property that reads an attribute of the solved model and raises AttributeError if it is missing."""
@@ -72,21 +69,6 @@ def model_attribute(path: str, doc: str) -> property:
         return value
 
     return property(read, doc=doc)
-
-
-def inherit_parameter_docs(documented: type) -> Callable[[_Class], _Class]:
-    """Return a class decorator that adds the descriptions of the parameters that the class shares with `documented`."""
-
-    def insert(cls: _Class) -> _Class:
-        if cls.__doc__ and documented.__doc__:
-            section = documented.__doc__.partition("    ----------\n")[2].partition("\n\n    Attributes\n")[0]
-            entries = re.split(r"\n(?=    \w)", section)
-            shared = [entry for entry in entries if entry.split()[0] in inspect.signature(cls).parameters]
-            described = "\n".join(["    Parameters", "    ----------", *shared, "", "    Attributes", ""])
-            cls.__doc__ = cls.__doc__.replace("    Attributes\n", described, 1)
-        return cls
-
-    return insert
 
 
 def _classifies(estimator: OnePassEstimator) -> bool:
@@ -125,7 +107,7 @@ class OnePassEstimator(BaseEstimator):
 
     # Attributes of fitted models have no annotation, because annotations declare constructor parameters.
     pass_ = cast("TrainingPass | None", None)
-    _posterior = cast("tuple[OnePassModel, OnePassProcess] | None", None)
+    _posterior = cast("tuple[OnePassModel, OnePassProcess | None] | None", None)
 
     points_ = model_attribute("features.points", "Points of the model, such as landmarks.")
     intercept_ = model_attribute("intercept", "Intercept of each output.")
@@ -438,8 +420,8 @@ class OnePassEstimator(BaseEstimator):
             learning = state.learn_stored_rows(settings) if isinstance(state, CollectingPass) else state
             budget = parse_budget(self.memory_budget, self.device_)
             process = fit_process(learning, model, budget) if isinstance(learning, LearningPass) else None
-            self._posterior = None if process is None else (model, process)
-        return None if self._posterior is None else self._posterior[1]
+            self._posterior = model, process
+        return self._posterior[1]
 
     def _required_process(self) -> OnePassProcess:
         process = self._process()
@@ -491,9 +473,7 @@ class OnePassEstimator(BaseEstimator):
             self.pass_ = self.pass_.convert()
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+        return set_input_tags(super().__sklearn_tags__(), self.kernel)
 
 
 def pass_options(parameters: Mapping[str, Any], name: str, batch_rows: int | None) -> PassOptions:

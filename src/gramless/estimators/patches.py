@@ -28,6 +28,7 @@ from gramless._core.progress import log_progress
 from gramless._core.validation import atomic_fit, check_labels, check_weights
 from gramless.estimators.prototypes import PrototypeLSSVC
 from gramless.images import Patches
+from gramless.images.transformer import ImageInputMixin
 from gramless.images.tuning import TUNING, ImageTuning
 from gramless.linalg.planning.plan import FitPlan
 
@@ -43,7 +44,7 @@ def _has_probabilities(self: Any) -> bool:
 
 
 @estimator
-class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Majority vote of a classifier's predictions for all patches of an image.
 
     Prefer it over fitting a scikit-learn classifier to full images if the position of an object varies.
@@ -287,12 +288,6 @@ class PatchClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 scores = xa.to_numpy(getattr(self.estimator_, method)(patches))
                 return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
         return None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = self.shape is not None
-        return tags
 
 
 def _block_bytes(budget: int, tuning: ImageTuning) -> int:

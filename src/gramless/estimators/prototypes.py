@@ -13,6 +13,7 @@ References: Kurugodu and Kongara, "KMeans kernel classifier", 2023; Andrecut, "K
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from math import ceil
 from numbers import Integral
 from typing import Any, ClassVar
@@ -170,7 +171,6 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_prototypes": [POSITIVE_INTEGER, FRACTION, dict],
-        "refit": ["boolean"],
         "solver": [str, Solver],
         "tol": [POSITIVE, StrOptions({"auto"})],
         "init": [StrOptions({"random", "k-means++"})],
@@ -223,8 +223,11 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             self.solver_ = "normal equations"
         else:
             outputs = 1 if len(counts) == 2 else len(counts)
-            if self.solver == "auto" and _fits_memory(clone(model).set_params(solver="cholesky"), points, outputs):
-                model.set_params(solver="cholesky")  # the prototypes are few, and C is usually large
+            if self.solver == "auto":
+                direct = clone(model).set_params(solver="cholesky")
+                with suppress(MemoryError):  # preferred if it fits, because the prototypes are few and C is usually large
+                    direct._fit_plan(*points.shape, outputs, model.dtype, model.device)
+                    model = direct
             model.fit(points, self.prototype_labels_, None if (mass == 1).all() else mass)
             self.solver_ = model.solver_
         self.points_, self.dual_coef_, self.intercept_ = model.points_, model.dual_coef_, model.intercept_
@@ -352,12 +355,3 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
 def _number_of(requested: float, n: int) -> int:
     """Return a number of prototypes that is given as an integer, or as a fraction of `n` rows."""
     return int(requested) if isinstance(requested, Integral) else max(1, ceil(requested * n))
-
-
-def _fits_memory(model: Any, points: np.ndarray, n_outputs: int) -> bool:
-    """Return whether the memory plan of a fit to the points is within the budget of the model."""
-    try:
-        model._fit_plan(points.shape[0], points.shape[1], n_outputs, model.dtype, model.device)
-    except MemoryError:
-        return False
-    return True

@@ -28,6 +28,7 @@ from scipy.linalg import LinAlgWarning
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import validate_data
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
@@ -214,7 +215,6 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         "zeta_u": [Real],
         "rho": [POSITIVE],
         "reduction": [StrOptions({"sum", "mean"})],
-        "check_inclusion": ["boolean"],
         "merge": [StrOptions({"sum", "average"})],
         "probability": probability_constraint("softmax"),
     }
@@ -362,7 +362,8 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
 
     def _fit_collections(self, rows: Any, solve: Callable[[], Any]) -> Self:
         """Fit to rows on dask workers: `solve` returns their active rows, or with `merge="average"` the mean of the fits."""
-        self._set_collections(rows)
+        validate_data(self, rows.example, skip_check_array=True, reset=True)
+        self.classes_ = rows.classes
         found = solve()
         self.kernel_, self.device_ = found.kernel, "cpu"
         if self.merge == "sum":

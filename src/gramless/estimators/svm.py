@@ -116,6 +116,71 @@ class BaseKernelSVM(BaseEstimator):
     Subclasses define `_read_targets` and `_solve`, and may extend `_check_settings` and `_calibrate`. The parameter
     `shrinking` exists for compatibility with scikit-learn: `fit` ignores it, because the working sets of the solver already
     leave out multipliers that do not change.
+
+    Parameters
+    ----------
+    kernel : str, Kernel or callable, default="rbf"
+        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
+    C : float, default=1.0
+        Inverse regularisation strength; a larger value fits the training rows more closely.
+    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
+        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
+    degree : int, default=3
+        Degree of the polynomial kernel; ignored by other kernels.
+    coef0 : float, default=0.0
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
+    nu : float or None, default=None
+        Fraction in (0, 1] that replaces a penalty parameter. At least this fraction of the rows are support vectors. At most
+        this fraction are margin errors in classification, where `nu` replaces `C`, or outside the tube in regression, where
+        `nu` replaces `epsilon`.
+    solver : {"smo", "simple_smo"}, default="smo"
+        Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
+        `"simple_smo"` moves one pair of multipliers at a time, for small data.
+    tol : float, default=1e-3
+        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
+    max_iter : int or None, default=None
+        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
+    shrinking : bool, default=True
+        Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
+    cache_size : float or None, default=None
+        Size of the kernel cache in megabytes, used if `memory_budget` is None.
+    dtype : {"float32", "float64"} or None, default=None
+        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
+    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
+        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
+        storage.
+    memory_budget : str, int, float or None, default=None
+        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
+        free memory if at most 1; None is 70 % of the free memory.
+    callback : callable, a list of these, or None, default=None
+        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
+        returning True stops the fit. The Notes describe when it is called.
+    verbose : int, default=0
+        If positive, write progress messages to standard error.
+    random_state : int, RandomState or None, default=None
+        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
+
+    Attributes
+    ----------
+    support_ : ndarray of shape (n_SV,)
+        Indices of the support vectors.
+    support_vectors_ : array of shape (n_SV, n_features)
+        The support vectors; an empty array for a precomputed kernel.
+    n_support_ : ndarray of shape (1,)
+        Number of support vectors.
+    kernel_ : Kernel
+        The kernel with numeric settings.
+    device_ : str
+        Device of the fit and of predictions.
+    fit_status_ : int
+        0 if every problem converged, else 1.
+    shape_fit_ : tuple
+        Shape of `X` in `fit`.
+    n_features_in_ : int
+        Number of features in `fit`.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if `X` had column names.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -123,7 +188,6 @@ class BaseKernelSVM(BaseEstimator):
         "solver": [StrOptions(set(DUAL_SOLVERS))],
         "tol": [POSITIVE],
         "max_iter": [POSITIVE_INTEGER, Options(Integral, {_NO_LIMIT}), None],
-        "shrinking": ["boolean"],
         "cache_size": [POSITIVE, None],
     }
 
@@ -195,13 +259,9 @@ class BaseKernelSVM(BaseEstimator):
         """Weights of the features for each problem, read-only; only after a fit with a linear kernel."""
         if not isinstance(getattr(self, "kernel_", None), Linear):
             raise AttributeError("coef_ exists only after a fit with kernel='linear'")
-        beta = self._model.by_problem()
-        if xa.is_sparse(self.support_vectors_):
-            coef = sp.csr_matrix(beta) @ self.support_vectors_
-            coef.data.flags.writeable = False
-            return coef
-        coef = beta @ self.support_vectors_
-        coef.flags.writeable = False
+        beta, sparse = self._model.by_problem(), xa.is_sparse(self.support_vectors_)
+        coef = (sp.csr_matrix(beta) if sparse else beta) @ self.support_vectors_
+        (coef.data if sparse else coef).flags.writeable = False
         return coef
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
@@ -385,28 +445,6 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
 
     Parameters
     ----------
-    kernel : str, Kernel or callable, default="rbf"
-        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
-    C : float, default=1.0
-        Inverse regularisation strength; a larger value fits the training rows more closely.
-    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
-        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
-        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
-    degree : int, default=3
-        Degree of the polynomial kernel; ignored by other kernels.
-    coef0 : float, default=0.0
-        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
-    nu : float or None, default=None
-        Fraction in (0, 1] that replaces a penalty parameter. At least this fraction of the rows are support vectors. At most
-        this fraction are margin errors in classification, where `nu` replaces `C`, or outside the tube in regression, where
-        `nu` replaces `epsilon`.
-    solver : {"smo", "simple_smo"}, default="smo"
-        Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
-        `"simple_smo"` moves one pair of multipliers at a time, for small data.
-    tol : float, default=1e-3
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
-    max_iter : int or None, default=None
-        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     multi_class : {"ovo", "ovr"}, default="ovo"
         Decomposition of a multiclass problem: one-vs-one or one-vs-rest.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
@@ -423,25 +461,6 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     probability : {False, "sigmoid", True}, default=False
         Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"sigmoid"`, or
         True, fits Platt's sigmoids to out-of-fold scores of five more fits.
-    shrinking : bool, default=True
-        Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
-    cache_size : float or None, default=None
-        Size of the kernel cache in megabytes, used if `memory_budget` is None.
-    dtype : {"float32", "float64"} or None, default=None
-        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
-    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
-        storage.
-    memory_budget : str, int, float or None, default=None
-        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
-        free memory if at most 1; None is 70 % of the free memory.
-    callback : callable, a list of these, or None, default=None
-        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
-    verbose : int, default=0
-        If positive, write progress messages to standard error.
-    random_state : int, RandomState or None, default=None
-        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
@@ -451,8 +470,6 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
         Factor of `C` for each class.
     support_ : ndarray of shape (n_SV,)
         Indices of the support vectors, class by class.
-    support_vectors_ : array of shape (n_SV, n_features)
-        The support vectors; an empty array for a precomputed kernel.
     n_support_ : ndarray of shape (n_classes,)
         Number of support vectors of each class.
     dual_coef_ : array of shape (n_classes - 1, n_SV), or (n_classes, n_SV) for one-vs-rest
@@ -462,26 +479,14 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
         Weights of the features for a linear kernel, read-only; sparse after a fit to sparse rows.
     intercept_ : ndarray of shape (n_problems,)
         Bias of each two-class problem.
-    kernel_ : Kernel
-        The kernel with numeric settings.
-    device_ : str
-        Device of the fit and of predictions.
     dual_objective_ : ndarray of shape (n_problems,)
         Objective value of each dual problem.
     kkt_violation_ : ndarray of shape (n_problems,)
         Violation of the optimality conditions that the solver reached.
     n_iter_ : ndarray of shape (n_problems,)
         Number of pairs of multipliers moved.
-    fit_status_ : int
-        0 if every problem converged, else 1.
-    shape_fit_ : tuple
-        Shape of `X` in `fit`.
     sigmoids_ : ndarray of shape (n_problems, 2)
         Slope and offset of each sigmoid, if `probability="sigmoid"`.
-    n_features_in_ : int
-        Number of features in `fit`.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if `X` had column names.
 
     See Also
     --------
@@ -521,11 +526,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BaseKernelSVM._parameter_constraints,
-        "break_ties": ["boolean"],
-        "probability": ["boolean", StrOptions({"sigmoid"})],
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"probability": ["boolean", StrOptions({"sigmoid"})]}
 
     multi_class: str = "ovo"
     decision_function_shape: str = "ovr"
@@ -675,20 +676,18 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     def _fit_sigmoids(self, fit: DualFit, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return sigmoids of the scores that each row gets from models that were fitted without it."""
         kernel, k, nonzero = fit.kernel, len(self.classes_), np.flatnonzero(weights)
-        codes, weights = codes[nonzero], weights[nonzero]
-        X = fit.X
-        if nonzero.size < X.shape[0]:
-            X = _gram_or_rows(X, kernel, nonzero, nonzero)
-        scores = np.empty((codes.size, self._n_scores))
-        fold_of = _stratified_folds(codes, np.random.default_rng(fit.seed))
+        scores = np.empty((nonzero.size, self._n_scores))
+        fold_of = _stratified_folds(codes[nonzero], np.random.default_rng(fit.seed))
         for fold in np.unique(fold_of):
-            train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
-            part = replace(fit, X=_gram_or_rows(X, kernel, train, train))
+            train, test = nonzero[fold_of != fold], nonzero[fold_of == fold]
+            part = replace(fit, X=_gram_or_rows(fit.X, kernel, train, train))
             # A class without training rows loses every pair, because the bias of a problem with one class is its label.
             model = self._solve(part, codes[train], weights[train])
-            rows = _gram_or_rows(X, kernel, test, train[model.support])
+            rows = _gram_or_rows(fit.X, kernel, test, train[model.support])
             vectors = support_rows(part.X, model.support, kernel)
-            scores[test] = problem_scores(kernel, rows_on(rows, self.device_), rows_on(vectors, self.device_), model)
+            scored = problem_scores(kernel, rows_on(rows, self.device_), rows_on(vectors, self.device_), model)
+            scores[fold_of == fold] = scored
+        codes, weights = codes[nonzero], weights[nonzero]
         if not self._one_vs_one:
             return fit_sigmoids(scores, codes, k, weights)
         problems = Decomposition(codes, k, one_vs_one=True)
@@ -705,28 +704,6 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
 
     Parameters
     ----------
-    kernel : str, Kernel or callable, default="rbf"
-        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
-    C : float, default=1.0
-        Inverse regularisation strength; a larger value fits the training rows more closely.
-    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
-        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
-        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
-    degree : int, default=3
-        Degree of the polynomial kernel; ignored by other kernels.
-    coef0 : float, default=0.0
-        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
-    nu : float or None, default=None
-        Fraction in (0, 1] that replaces a penalty parameter. At least this fraction of the rows are support vectors. At most
-        this fraction are margin errors in classification, where `nu` replaces `C`, or outside the tube in regression, where
-        `nu` replaces `epsilon`.
-    solver : {"smo", "simple_smo"}, default="smo"
-        Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
-        `"simple_smo"` moves one pair of multipliers at a time, for small data.
-    tol : float, default=1e-3
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
-    max_iter : int or None, default=None
-        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     epsilon : float, default=0.1
         Half width of the tube in which errors cost nothing, in units of `y`; with `loss="huber"`, the error above which the
         cost is linear instead of quadratic.
@@ -735,34 +712,9 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         influence of outliers.
     quantile : float or list of float, default=0.5
         Quantile in (0, 1) that `loss="quantile"` predicts; for a list, `predict` returns one column for each quantile.
-    shrinking : bool, default=True
-        Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
-    cache_size : float or None, default=None
-        Size of the kernel cache in megabytes, used if `memory_budget` is None.
-    dtype : {"float32", "float64"} or None, default=None
-        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
-    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
-        storage.
-    memory_budget : str, int, float or None, default=None
-        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
-        free memory if at most 1; None is 70 % of the free memory.
-    callback : callable, a list of these, or None, default=None
-        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
-    verbose : int, default=0
-        If positive, write progress messages to standard error.
-    random_state : int, RandomState or None, default=None
-        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
-    support_ : ndarray of shape (n_SV,)
-        Indices of the support vectors.
-    support_vectors_ : array of shape (n_SV, n_features)
-        The support vectors; an empty array for a precomputed kernel.
-    n_support_ : ndarray of shape (1,)
-        Number of support vectors.
     dual_coef_ : array of shape (n_quantiles, n_SV)
         Coefficients of the support vectors, in one row unless `quantile` is a list. Sparse after a fit to sparse rows.
     coef_ : array of shape (n_quantiles, n_features)
@@ -771,24 +723,12 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
         Bias of each problem.
     epsilon_ : float
         Half width of the tube: `epsilon`, or the half width determined by `nu`; 0 for the other losses.
-    kernel_ : Kernel
-        The kernel with numeric settings.
-    device_ : str
-        Device of the fit and of predictions.
     dual_objective_ : float or ndarray of shape (n_quantiles,)
         Objective value of the dual problem.
     kkt_violation_ : float or ndarray of shape (n_quantiles,)
         Violation of the optimality conditions that the solver reached.
     n_iter_ : int or ndarray of shape (n_quantiles,)
         Number of pairs of multipliers moved.
-    fit_status_ : int
-        0 if every problem converged, else 1.
-    shape_fit_ : tuple
-        Shape of `X` in `fit`.
-    n_features_in_ : int
-        Number of features in `fit`.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if `X` had column names.
 
     See Also
     --------
@@ -831,7 +771,6 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **BaseKernelSVM._parameter_constraints,
         "epsilon": [NON_NEGATIVE],
         "loss": [StrOptions({"epsilon_insensitive", "quantile", "pinball", "huber"})],
         "quantile": "no_validation",
@@ -953,53 +892,12 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
 
     Parameters
     ----------
-    kernel : str, Kernel or callable, default="rbf"
-        Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
-    gamma : float, "scale", "auto" or "weighted_scale", default="scale"
-        Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
-        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
-    degree : int, default=3
-        Degree of the polynomial kernel; ignored by other kernels.
-    coef0 : float, default=0.0
-        Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     nu : float, default=0.5
         Fraction in (0, 1] that replaces a penalty parameter. At most this fraction of the training rows are outliers, and at
         least this fraction are support vectors.
-    solver : {"smo", "simple_smo"}, default="smo"
-        Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
-        `"simple_smo"` moves one pair of multipliers at a time, for small data.
-    tol : float, default=1e-3
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
-    max_iter : int or None, default=None
-        Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
-    shrinking : bool, default=True
-        Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
-    cache_size : float or None, default=None
-        Size of the kernel cache in megabytes, used if `memory_budget` is None.
-    dtype : {"float32", "float64"} or None, default=None
-        Floating-point precision of the computation; None uses float32 for float32 and uint8 data, else float64.
-    device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
-        Device of the computation; None uses the device of the data. A `gramless.CUDA` object also sets precision and
-        storage.
-    memory_budget : str, int, float or None, default=None
-        Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of the
-        free memory if at most 1; None is 70 % of the free memory.
-    callback : callable, a list of these, or None, default=None
-        Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
-    verbose : int, default=0
-        If positive, write progress messages to standard error.
-    random_state : int, RandomState or None, default=None
-        Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
     Attributes
     ----------
-    support_ : ndarray of shape (n_SV,)
-        Indices of the support vectors.
-    support_vectors_ : array of shape (n_SV, n_features)
-        The support vectors; an empty array for a precomputed kernel.
-    n_support_ : ndarray of shape (1,)
-        Number of support vectors.
     dual_coef_ : array of shape (1, n_SV)
         Coefficients of the support vectors. Sparse after a fit to sparse rows.
     coef_ : array of shape (1, n_features)
@@ -1008,24 +906,12 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
         Minus `offset_`.
     offset_ : float
         Smallest value of `score_samples` at which a row is an inlier.
-    kernel_ : Kernel
-        The kernel with numeric settings.
-    device_ : str
-        Device of the fit and of predictions.
     dual_objective_ : float
         Objective value of the dual problem.
     kkt_violation_ : float
         Violation of the optimality conditions that the solver reached.
     n_iter_ : int
         Number of pairs of multipliers moved.
-    fit_status_ : int
-        0 if every problem converged, else 1.
-    shape_fit_ : tuple
-        Shape of `X` in `fit`.
-    n_features_in_ : int
-        Number of features in `fit`.
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if `X` had column names.
 
     See Also
     --------
@@ -1055,7 +941,7 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     array([ 1, -1])
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {**BaseKernelSVM._parameter_constraints, "nu": [FRACTION]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"nu": [FRACTION]}
 
     # The one-class problem has no penalty parameter.
     C: ClassVar[Any] = None  # type: ignore[misc]

@@ -4,8 +4,7 @@ A fit determines the column types (`gramless.tables.column_types`), selects scal
 leave-one-out on a growing sample (`gramless.tables.search`), fits the best settings, or their average, to all rows
 (`gramless.tables.members`), and calibrates probabilities on the leave-one-out scores (`gramless.inference.softmax_link`).
 Cost: O(n^3) for up to about ten thousand rows; larger tables are split into local partitions of p rows, O(n p^2). With
-explicit settings, one `LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the same encoded columns
-(`gramless.tables.single`).
+explicit settings, one `LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the same encoded columns.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, 
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from gramless._core.constraints import CONSTRAINTS, POSITIVE, link_documentation
+from gramless._core.constraints import POSITIVE, estimator
 from gramless._core.memory import parse_budget
 from gramless._core.progress import log_progress, report_compilation
 from gramless._core.validation import atomic_fit, check_labels, check_outputs, check_weights
@@ -35,7 +34,7 @@ from gramless.estimators.nystrom import NystromLSSVC, NystromLSSVR
 from gramless.estimators.one_pass import OnePassEstimator
 from gramless.estimators.svm import KernelSVC, KernelSVR
 from gramless.inference.feature_process import process_batch_rows
-from gramless.inference.intervals import adaptive_scores, prediction_sets, score_threshold
+from gramless.inference.intervals import adaptive_scores, prediction_sets, score_thresholds
 from gramless.inference.softmax_link import fit_link, link_probabilities, link_scores
 from gramless.streaming import Stream
 from gramless.tables.attributions import Attributions, shapley_values
@@ -48,9 +47,8 @@ from gramless.tables.column_types import (
     is_frame,
 )
 from gramless.tables.losses import ClassLoss, ValueLoss, extreme_targets
-from gramless.tables.members import FittedMembers, TablePlan, fit_members, plan_table, refit_members
+from gramless.tables.members import FittedMembers, TablePlan, fit_members, plan_table, refit_members, tune_single
 from gramless.tables.search import FAST_KERNELS, KERNELS, WIDTHS, SearchOptions
-from gramless.tables.single import tune_single
 from gramless.tables.tuning import FAST, TUNING, TablesTuning
 
 # Value of the parameter `estimator`, and its classifier and regressor.
@@ -108,18 +106,22 @@ def _has_probabilities(estimator: Any) -> bool:
     return estimator.estimator != "svm" if wanted is None else bool(wanted)
 
 
-def _of_each_output(method: Any) -> Any:
-    """Decorate a method of predictions to call it for each output of a model with several outputs."""
+def _delegated(method: Any) -> Any:
+    """Decorate a method of predictions to call that of each output, or of the single model if it has such a method."""
+    name = method.__name__
 
     @functools.wraps(method)
-    def of_all(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+    def delegating(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         check_is_fitted(self)
-        if not getattr(self, "outputs_", None):  # absent in files of version 0.1.0
+        if self.outputs_:
+            found = [getattr(one, name)(X, *args, **kwargs) for one in self.outputs_]
+            return np.column_stack(found) if all(np.ndim(one) == 1 for one in found) else found
+        if not hasattr(self.model_, name):
             return method(self, X, *args, **kwargs)
-        found = [getattr(one, method.__name__)(X, *args, **kwargs) for one in self.outputs_]
-        return np.column_stack(found) if all(np.ndim(one) == 1 for one in found) else found
+        values = getattr(self.model_, name)(self._scaled(X), *args, **kwargs)
+        return self._by_class(values) if name in ("predict_proba", "predict_set") else values
 
-    return of_all
+    return delegating
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -138,10 +140,10 @@ class _TableEstimator(BaseEstimator):
         "dates": [StrOptions({"auto", "day first", "month first", "iso"})],
         "column_types": [dict, None],
         "time_budget": [POSITIVE, None],
-        **{name: CONSTRAINTS[name] for name in ("memory_budget", "device", "callback", "verbose", "random_state")},
     }
     _tuning: TablesTuning = field(default=TUNING, init=False)
     # Files of version 0.1.0 do not have these attributes.
+    outputs_: Any = field(default=(), init=False)
     model_: Any = field(default=None, init=False)
     preparation_: Any = field(default=None, init=False)
 
@@ -155,6 +157,12 @@ class _TableEstimator(BaseEstimator):
     text: str = "auto"
     dates: str = "auto"
     column_types: dict[str, str] | None = None
+    time_budget: float | None = None
+    memory_budget: str | float | None = None
+    device: str | None = None
+    callback: Callable[[Any, dict[str, Any]], Any] | None = None
+    verbose: int = 0
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -187,10 +195,8 @@ class _TableEstimator(BaseEstimator):
             raise TypeError(
                 "Sparse data was passed, but tables must be dense: use X.toarray(), or LSSVC, which accepts sparse data"
             )
-        checked = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
-        if checked.dtype.kind in "fc":
-            check_array(checked, ensure_all_finite="allow-nan")
-        elif checked.dtype.kind == "O":
+        checked = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
+        if checked.dtype.kind == "O":
             _check_objects(checked)
         return checked, len(checked)
 
@@ -279,7 +285,8 @@ class _TableEstimator(BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         log = loss.can_log
         encoded = self.columns_.encode(X).take(kept)
-        self._store_background(encoded)
+        rows = np.sort(np.random.RandomState(0).permutation(len(encoded))[: self._tuning.background_rows])
+        self.background_ = encoded.numbers[rows], encoded.codes[rows]
         return self.columns_.fit_effects(encoded, loss.targets(every, log), loss.weights_of(every, log), seed)
 
     def _report_columns(self) -> None:
@@ -306,6 +313,8 @@ class _TableEstimator(BaseEstimator):
         settings = self.get_params(deep=False) | {"time_budget": seconds}
         fitted = [type(self)(**settings).fit(X, column, sample_weight) for column in columns]
         self.columns_ = fitted[0].columns_
+        if is_classifier(self):
+            self.classes_: Any = [one.classes_ for one in fitted]
         return fitted
 
     @atomic_fit
@@ -420,10 +429,6 @@ class _TableEstimator(BaseEstimator):
         """Store what predictions of a table model need besides scores, from leave-one-out predictions."""
         raise NotImplementedError
 
-    def _labels(self, loss: Any) -> np.ndarray:
-        """Return the targets of a loss as labels or values."""
-        raise NotImplementedError
-
     def _fit_encoded(self, encoded: Encoded, loss: ClassLoss | ValueLoss) -> np.ndarray | None:
         """Fit to encoded rows; return the leave-one-out predictions of a table model, None for a single model."""
         n = len(encoded)
@@ -501,12 +506,10 @@ class _TableEstimator(BaseEstimator):
         report("fit", message)
         if name == "nystrom":
             self.reductions_ = _fit_landmarks(model, n, settings.preparation.n_columns, loss.n_targets)
-        if "callback" in model.get_params():
-            model.set_params(callback=iteration)
+        model.set_params(callback=iteration)
         self.preparation_ = settings.preparation
         self._fit_model(model, encoded, loss, settings.seconds)
-        if "callback" in model.get_params():
-            model.set_params(callback=None)
+        model.set_params(callback=None)
         self.tuned_ = settings.tuned + ("; C on all rows" if own_C else "")
         gamma = "" if settings.gamma is None else f", gamma {settings.gamma:.3g}"
         self.summary_ = f"{type(model).__name__}, {kernel} kernel, C {float(getattr(model, 'C_', model.C)):.3g}{gamma}"
@@ -515,7 +518,7 @@ class _TableEstimator(BaseEstimator):
         """Fit a single model to the prepared columns, and store it."""
         began = time.perf_counter()
         weights = {} if loss.weights is None else {"sample_weight": loss.weights}
-        X, labels = self.preparation_(encoded), self._labels(loss)
+        X, labels = self.preparation_(encoded), self.classes_[loss.codes] if isinstance(loss, ClassLoss) else loss.y
         model.fit(X, labels, **weights)
         for _ in range(self._tuning.reweightings if loss.is_robust else 0):
             factors = loss.row_factors(labels - model.predict(X))
@@ -524,12 +527,7 @@ class _TableEstimator(BaseEstimator):
             model.finish()  # deletes the sums that only partial_fit needs
         self.model_, self.timings_ = model, {"tune": tune_seconds, "fit": time.perf_counter() - began}
 
-    def _store_background(self, encoded: Encoded) -> None:
-        """Store a sample of training rows, with which `explain` replaces the values of columns."""
-        rows = np.sort(np.random.RandomState(0).permutation(len(encoded))[: self._tuning.background_rows])
-        self.background_ = encoded.numbers[rows], encoded.codes[rows]
-
-    @_of_each_output
+    @_delegated
     def explain(self, X: Any, *, n_samples: int = 64, background: Any = None, random_state: Any = None) -> Attributions:
         """Return Shapley values of the columns: how much each column moves each prediction away from the mean prediction.
 
@@ -559,11 +557,7 @@ class _TableEstimator(BaseEstimator):
         encoded = self._encoded(X)
         others = Encoded(*self.background_) if background is None else self._encoded(background)
         places, rng = self.columns_.encoded_places(), check_random_state(random_state)
-        options = {"n_samples": n_samples, "rng": rng}
-        values, errors, base = shapley_values(self._explained, encoded, others, list(places.values()), **options)
-        if values.shape[2] == 1:
-            values, errors, base = values[..., 0], errors[..., 0], base[:, 0]
-        return Attributions(list(places), values, errors, base)
+        return shapley_values(self._explained, encoded, others, places, n_samples, rng)
 
     def _explained(self, encoded: Encoded) -> np.ndarray:
         """Return the predictions that `explain` divides among the columns."""
@@ -604,9 +598,7 @@ class _TableEstimator(BaseEstimator):
         if self.outputs_:
             return self.outputs_[0].get_feature_names_out()
         preparation = self.preparation_ if self.model_ is not None else self.members_[0].preparation
-        numbers, levels = self.columns_.encoded_names(
-            preparation.n_levels or [], getattr(preparation, "effects", None) or []
-        )
+        numbers, levels = self.columns_.encoded_names(preparation.n_levels, preparation.effects)
         missing = [f"{numbers[k]} missing" for k in preparation.with_missing_]
         return np.array([*numbers, *missing, *levels], dtype=object)
 
@@ -651,8 +643,7 @@ def _check_objects(X: np.ndarray) -> None:
             raise ValueError("Input X contains infinity: leave such cells empty (NaN)")
 
 
-@link_documentation
-@dataclass(eq=False, repr=False, kw_only=True)
+@estimator
 class TableClassifier(ClassifierMixin, _TableEstimator):
     """Classifier for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
 
@@ -664,17 +655,17 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
         Kernel function. `"auto"` compares `"rbf"`, `"matern52"`, `"exponential"` and `"laplacian"` by leave-one-out in the
         search, and is `"rbf"` for a single model; `"matern32"`, `"poly"` and `"linear"` are for single models only.
-    estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
-        Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
-        selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
-        and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
-        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     C : float or None, default=None
         Inverse regularisation strength; a larger value fits the training rows more closely. None selects the value by
         leave-one-out.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
         n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
+    estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
+        Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
+        selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
+        and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
+        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     preset : {"default", "fast"}, default="default"
         Amount of search for `"table"`: `"fast"` has a fifth of the default time budget, compares two kernels and averages at
         most two settings.
@@ -692,6 +683,11 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
+    time_budget : float or None, default=None
+        Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
+        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
+        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
+        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
     probability : bool or None, default=None
         Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. None is
         True except for `estimator="svm"`, whose probabilities need five further fits.
@@ -702,16 +698,11 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         Criterion of the leave-one-out predictions by which settings are compared; None is the loss. For classes
         `"log_loss"`, `"accuracy"` or `"average_precision"` (mean over the classes), for values `"squared_error"` or
         `"absolute_error"`.
-    time_budget : float or None, default=None
-        Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
-        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
-        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
-        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
+    device : {"cpu", "cuda", "auto"} or None, default=None
+        Device of the computation; None uses the device of the data.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of
         the free memory if at most 1; None is 70 % of the free memory.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        Device of the computation; None uses the device of the data.
     callback : callable or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
         returning True stops the fit. It is called for every evaluated setting and every solved partition, with the keys
@@ -783,7 +774,6 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **_TableEstimator._parameter_constraints,
-        "class_weight": CONSTRAINTS["class_weight"],
         "probability": ["boolean", None],
         "metric": [StrOptions({"log_loss", "accuracy", "average_precision"}), None],
     }
@@ -791,32 +781,16 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     probability: bool | None = None
     class_weight: Any = None
     metric: str | None = None
-    time_budget: float | None = None
-    memory_budget: str | float | None = None
-    device: str | None = None
-    callback: Callable[[Any, dict[str, Any]], Any] | None = None
-    verbose: int = 0
-    random_state: Any = None
 
     def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
-        self.classes_: Any
         self.classes_, codes = check_labels(y, n)
         weights = check_weights(sample_weight, np.empty((n, 1)), codes, self.classes_, self.class_weight)
         if len(np.unique(codes if weights is None else codes[weights > 0])) < 2:
             raise ValueError("The number of classes with a positive sample weight has to be greater than one; got 1 class")
         return codes, weights
 
-    def _fit_outputs(self, X: Any, y: Any, sample_weight: Any) -> list[Any]:
-        fitted = super()._fit_outputs(X, y, sample_weight)
-        if fitted:
-            self.classes_ = [one.classes_ for one in fitted]
-        return fitted
-
     def _make_loss(self, targets: np.ndarray, weights: np.ndarray | None) -> ClassLoss:
         return ClassLoss(targets, len(self.classes_), weights, self.metric)
-
-    def _labels(self, loss: ClassLoss) -> np.ndarray:
-        return self.classes_[loss.codes]
 
     def _calibrate(self, loss: ClassLoss, predictions: np.ndarray) -> None:
         codes = loss.codes
@@ -827,7 +801,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         self.calibration_scores_, self.calibration_codes_ = scores[np.arange(len(codes)), codes], codes
 
     @available_if(lambda self: self.estimator != "svm" and _has_probabilities(self))
-    @_of_each_output
+    @_delegated
     def predict_set(self, X: Any, coverage: float = 0.9, *, per_class: bool = False, random_state: Any = None) -> np.ndarray:
         """Return sets of classes that contain the true class with a given probability.
 
@@ -850,14 +824,11 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         ndarray of bool of shape (n, n_classes)
             Membership of each class, in the order of `classes_`.
         """
-        if self.model_ is not None:
-            options = {"per_class": per_class, "random_state": random_state}
-            return self._by_class(self.model_.predict_set(self._scaled(X), coverage, **options))
         chances = self.predict_proba(X)
         own, codes = self.calibration_scores_, self.calibration_codes_
         return prediction_sets(chances, own, codes, coverage, per_class=per_class, random_state=random_state)
 
-    @_of_each_output
+    @_delegated
     def decision_function(self, X: Any) -> np.ndarray:
         """Return class scores; the scores of a table model are calibrated, and their softmax is `predict_proba`.
 
@@ -871,8 +842,6 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         ndarray of shape (n,) or (n, n_classes)
             For two classes one score, which is positive for `classes_[1]` (the log odds for a table model).
         """
-        if self.model_ is not None:
-            return self.model_.decision_function(self._scaled(X))
         scores = link_scores(self._scores(X), self.link_)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -890,7 +859,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         return out
 
     @available_if(_has_probabilities)
-    @_of_each_output
+    @_delegated
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated class probabilities.
 
@@ -904,11 +873,9 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         ndarray of shape (n, n_classes)
             Probabilities in the order of `classes_`.
         """
-        if self.model_ is not None:
-            return self._by_class(self.model_.predict_proba(self._scaled(X)))
         return link_probabilities(self._scores(X), self.link_)
 
-    @_of_each_output
+    @_delegated
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row.
 
@@ -922,14 +889,11 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         ndarray of shape (n,)
             Class labels.
         """
-        if self.model_ is not None:
-            return self.model_.predict(self._scaled(X))
         scores = self._scores(X)
         return self.classes_[link_probabilities(scores, self.link_).argmax(axis=1)]
 
 
-@link_documentation
-@dataclass(eq=False, repr=False, kw_only=True)
+@estimator
 class TableRegressor(RegressorMixin, _TableEstimator):
     """Regressor for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
 
@@ -941,17 +905,17 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     kernel : {"auto", "rbf", "matern52", "exponential", "laplacian", "matern32", "poly", "linear"}, default="auto"
         Kernel function. `"auto"` compares `"rbf"`, `"matern52"`, `"exponential"` and `"laplacian"` by leave-one-out in the
         search, and is `"rbf"` for a single model; `"matern32"`, `"poly"` and `"linear"` are for single models only.
-    estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
-        Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
-        selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
-        and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
-        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     C : float or None, default=None
         Inverse regularisation strength; a larger value fits the training rows more closely. None selects the value by
         leave-one-out.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
         n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
+    estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
+        Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
+        selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
+        and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
+        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     preset : {"default", "fast"}, default="default"
         Amount of search for `"table"`: `"fast"` has a fifth of the default time budget, compares two kernels and averages at
         most two settings.
@@ -969,6 +933,11 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
+    time_budget : float or None, default=None
+        Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
+        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
+        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
+        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
     loss : {"auto", "squared_error", "absolute_error", "huber"}, default="auto"
         Loss function that the fit minimises. `"absolute_error"` predicts medians, and `"huber"` reduces the influence of
         outliers; both by iteratively reweighted least squares. `"auto"` is `"huber"` if targets are extreme, with a warning,
@@ -977,16 +946,11 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         Criterion of the leave-one-out predictions by which settings are compared; None is the loss. For classes
         `"log_loss"`, `"accuracy"` or `"average_precision"` (mean over the classes), for values `"squared_error"` or
         `"absolute_error"`.
-    time_budget : float or None, default=None
-        Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
-        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
-        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
-        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
+    device : {"cpu", "cuda", "auto"} or None, default=None
+        Device of the computation; None uses the device of the data.
     memory_budget : str, int, float or None, default=None
         Upper bound on the memory that the fit allocates: a string such as `"4GB"`, a number of bytes, or a fraction of
         the free memory if at most 1; None is 70 % of the free memory.
-    device : {"cpu", "cuda", "auto"} or None, default=None
-        Device of the computation; None uses the device of the data.
     callback : callable or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
         returning True stops the fit. It is called for every evaluated setting and every solved partition, with the keys
@@ -1058,12 +1022,6 @@ class TableRegressor(RegressorMixin, _TableEstimator):
 
     loss: str = "auto"
     metric: str | None = None
-    time_budget: float | None = None
-    memory_budget: str | float | None = None
-    device: str | None = None
-    callback: Callable[[Any, dict[str, Any]], Any] | None = None
-    verbose: int = 0
-    random_state: Any = None
 
     def _read_targets(self, y: Any, sample_weight: Any, n: int) -> tuple[np.ndarray, np.ndarray | None]:
         values = column_or_1d(check_outputs(y, n), warn=True).astype(np.float64)
@@ -1084,16 +1042,13 @@ class TableRegressor(RegressorMixin, _TableEstimator):
             )
         return ValueLoss(targets, self.loss_, weights, self.metric)
 
-    def _labels(self, loss: ValueLoss) -> np.ndarray:
-        return loss.y
-
     def _calibrate(self, loss: ValueLoss, predictions: np.ndarray) -> None:
         self.target_scales_, self._weights = loss.scales(), loss.weights
         self.loo_predictions_ = predictions
         self.loo_residuals_ = loss.y - predictions.reshape(len(predictions))
 
     @available_if(lambda self: self.estimator != "svm")
-    @_of_each_output
+    @_delegated
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Return intervals that contain the value of a new row with a given probability, from leave-one-out residuals.
 
@@ -1109,13 +1064,11 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         ndarray of shape (n, 2)
             Lower and upper ends; infinite if there are too few training rows for the coverage.
         """
-        if self.model_ is not None:
-            return self.model_.predict_interval(self._scaled(X), coverage)
         values = self.predict(X)
-        length = score_threshold(np.abs(self.loo_residuals_), coverage, self._weights)
+        length = score_thresholds(np.abs(self.loo_residuals_)[None, :], coverage, self._weights)[0]
         return np.column_stack([values - length, values + length])
 
-    @_of_each_output
+    @_delegated
     def predict(self, X: Any) -> np.ndarray:
         """Return predicted values.
 
@@ -1129,8 +1082,6 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         ndarray of shape (n,)
             Predicted values.
         """
-        if self.model_ is not None:
-            return self.model_.predict(self._scaled(X))
         encoded = self._encoded(X)
         total = np.zeros(len(encoded))
         for w, member in zip(self.member_weights_, self.members_, strict=True):

@@ -5,12 +5,18 @@ so that temporaries stay small for any n. Except for `PatchDictionary`, they nee
 where it has the same operation, without one call per image.
 """
 
-from gramless.images.descriptors import HOG, SpectrumFeatures
-from gramless.images.filters import GaussianBlur, GaussianWindow, MedianFilter, Scale01, UnitNormalizer
-from gramless.images.geometry import Crop, Deskew
+from gramless.images.filters import (
+    HOG,
+    GaussianBlur,
+    GaussianWindow,
+    MedianFilter,
+    Scale01,
+    SpectrumFeatures,
+    UnitNormalizer,
+)
+from gramless.images.geometry import Crop, Deskew, mirror_columns, rotation_columns, shift_columns, virtual_examples
 from gramless.images.patch_dictionary import PatchDictionary
 from gramless.images.patches import Patches
-from gramless.images.symmetries import mirror_columns, rotation_columns, shift_columns, virtual_examples
 
 __all__ = [
     "HOG",

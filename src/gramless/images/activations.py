@@ -19,7 +19,7 @@ import numpy as np
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import blas_threads, run_threads, slices
-from gramless.images.reading import ImageShape, integer_pair, patch_positions
+from gramless.images.transformer import ImageShape, integer_pair, patch_positions
 from gramless.images.tuning import TUNING
 
 
@@ -99,77 +99,69 @@ def normalised_patches(images: Array, geometry: PatchGeometry, floor: float) -> 
     return rows[:, :-1]
 
 
-def pool_activations(
-    images: Array,
-    out: Array,
-    filters: np.ndarray,
-    geometry: PatchGeometry,
-    floor: float,
-    threshold: float,
-    both_signs: bool,
-) -> None:
-    """Write the pooled activations of float32 images (n, height, width, channels) to `out` (n, features).
+@dataclass(frozen=True)
+class PatchEncoder:
+    """Filters, with one column per atom and a last row of offsets, and the settings of their activations."""
 
-    `filters` has one column per atom and a last row of offsets, see `gramless.images.patch_dictionary`.
-    """
-    if xa.is_torch(images):
-        _pool_by_tensors(images, out, filters, geometry, floor, threshold, both_signs)
-        return
-    from gramless._core.compiled.patch_loops import gather, pool
+    filters: np.ndarray
+    geometry: PatchGeometry
+    floor: float
+    threshold: float
+    both_signs: bool
 
-    # Compiled loops do not check bounds, and models may come from files.
-    if len(filters) != geometry.n_values + 1 or images.shape[1:] != geometry.image_shape:
-        raise ValueError(
-            f"{len(filters)} rows of filters do not match patches of {geometry.n_values} values and an offset, of images of "
-            f"shape {geometry.image_shape}"
-        )
-    images, out = xa.to_numpy(images), xa.to_numpy(out)
-    k, n_positions, n_cells = filters.shape[1], geometry.n_positions, geometry.n_cells
-    pooling = geometry.pooling
-    positions, cells = (np.ascontiguousarray(index) for index in np.nonzero(pooling.T))
-    weights = pooling[cells, positions]
-    width = min(k, max(1, TUNING.activation_cache_bytes // (4 * n_positions)))
-    parts = slices(k, -(-k // -(-k // width)))
-    contiguous = [np.ascontiguousarray(filters[:, part]) for part in parts]
-    signs = 2 if both_signs else 1
-    workers = max(1, min(blas_threads(), len(images)))
+    def pool(self, images: Array, out: Array) -> None:
+        """Write the pooled activations of float32 images (n, height, width, channels) to `out` (n, features)."""
+        if xa.is_torch(images):
+            self._pool_by_tensors(images, out)
+            return
+        from gramless._core.compiled.patch_loops import gather, pool
 
-    def work(worker: int) -> None:
-        rows = np.empty((n_positions, filters.shape[0]), np.float32)
-        for i in range(worker, len(images), workers):
-            gather(images[i : i + 1], *geometry.patch, geometry.stride, floor, rows)
-            into = out[i].reshape(n_cells, signs, k)
-            for part, columns in zip(parts, contiguous, strict=True):
-                pooled = np.empty((n_cells, signs * columns.shape[1]), np.float32)
-                pool(rows @ columns, positions, cells, weights, threshold, both_signs, pooled)
-                into[:, :, part] = pooled.reshape(n_cells, signs, -1)
+        filters, geometry = self.filters, self.geometry
+        # Compiled loops do not check bounds, and models may come from files.
+        if len(filters) != geometry.n_values + 1 or images.shape[1:] != geometry.image_shape:
+            raise ValueError(
+                f"{len(filters)} rows of filters do not match patches of {geometry.n_values} values and an offset, of "
+                f"images of shape {geometry.image_shape}"
+            )
+        images, out = xa.to_numpy(images), xa.to_numpy(out)
+        k, n_positions, n_cells = filters.shape[1], geometry.n_positions, geometry.n_cells
+        pooling = geometry.pooling
+        positions, cells = (np.ascontiguousarray(index) for index in np.nonzero(pooling.T))
+        weights = pooling[cells, positions]
+        width = min(k, max(1, TUNING.activation_cache_bytes // (4 * n_positions)))
+        parts = slices(k, -(-k // -(-k // width)))
+        contiguous = [np.ascontiguousarray(filters[:, part]) for part in parts]
+        signs = 2 if self.both_signs else 1
+        workers = max(1, min(blas_threads(), len(images)))
 
-    run_threads(work, workers)
+        def work(worker: int) -> None:
+            rows = np.empty((n_positions, filters.shape[0]), np.float32)
+            for i in range(worker, len(images), workers):
+                gather(images[i : i + 1], *geometry.patch, geometry.stride, self.floor, rows)
+                into = out[i].reshape(n_cells, signs, k)
+                for part, columns in zip(parts, contiguous, strict=True):
+                    pooled = np.empty((n_cells, signs * columns.shape[1]), np.float32)
+                    pool(rows @ columns, positions, cells, weights, self.threshold, self.both_signs, pooled)
+                    into[:, :, part] = pooled.reshape(n_cells, signs, -1)
 
+        run_threads(work, workers)
 
-def _pool_by_tensors(
-    images: Any,
-    out: Any,
-    filters: np.ndarray,
-    geometry: PatchGeometry,
-    floor: float,
-    threshold: float,
-    both_signs: bool,
-) -> None:
-    k, n_positions, n_cells = filters.shape[1], geometry.n_positions, geometry.n_cells
-    on_device, pooling = xa.like(filters, images), xa.like(geometry.pooling, images)
-    batch = max(1, TUNING.activation_device_bytes // (4 * n_positions * (k + 2 * filters.shape[0])))
-    for rows in slices(images.shape[0], batch):
-        patches = _unfolded(images[rows], geometry, floor)
-        active = (patches @ on_device[:-1]) + on_device[-1]
-        del patches
-        into = out[rows].reshape(rows.stop - rows.start, n_cells, -1, k)
-        plus = xa.clip_below_(active - threshold, 0.0)
-        into[:, :, 0] = pooling @ plus.reshape(-1, n_positions, k)
-        if both_signs:
-            active *= -1
-            active -= threshold
-            into[:, :, 1] = pooling @ xa.clip_below_(active, 0.0).reshape(-1, n_positions, k)
+    def _pool_by_tensors(self, images: Any, out: Any) -> None:
+        filters, geometry = self.filters, self.geometry
+        k, n_positions, n_cells = filters.shape[1], geometry.n_positions, geometry.n_cells
+        on_device, pooling = xa.like(filters, images), xa.like(geometry.pooling, images)
+        batch = max(1, TUNING.activation_device_bytes // (4 * n_positions * (k + 2 * filters.shape[0])))
+        for rows in slices(images.shape[0], batch):
+            patches = _unfolded(images[rows], geometry, self.floor)
+            active = (patches @ on_device[:-1]) + on_device[-1]
+            del patches
+            into = out[rows].reshape(rows.stop - rows.start, n_cells, -1, k)
+            plus = xa.clip_below_(active - self.threshold, 0.0)
+            into[:, :, 0] = pooling @ plus.reshape(-1, n_positions, k)
+            if self.both_signs:
+                active *= -1
+                active -= self.threshold
+                into[:, :, 1] = pooling @ xa.clip_below_(active, 0.0).reshape(-1, n_positions, k)
 
 
 def _unfolded(images: Any, geometry: PatchGeometry, floor: float) -> Array:

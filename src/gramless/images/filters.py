@@ -1,4 +1,4 @@
-"""Normalisation of the intensities of each image, and smoothing filters.
+"""Normalisation of the intensities of each image, smoothing filters, histograms of oriented gradients, and spectra.
 
     UnitNormalizer    x <- x - mean(x),  x <- x / ||x||
     Scale01           x <- (x - min(x)) / (max(x) - min(x))
@@ -11,7 +11,23 @@ factor 4 / height^2 for rows and 4 / width^2 for columns. The median removes iso
 the blur increases the overlap of similar strokes, which lowers the variance within a class. Both filters are those of SciPy
 and treat each channel of each image separately. Time O(n d), for the filters O(n d size^2) and O(n d sigma).
 
-Reference: Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, eqs. (61)-(62) and (76).
+HOG: the gradient of every pixel (central differences, zero at the border; for colour images the channel with the largest
+gradient) adds its magnitude to one of `bins` directions in [0, 180) degrees. The sums are averaged over cells of
+`cell` x `cell` pixels, and the histograms of every block of `blocks` x `blocks` cells are normalised together and
+concatenated. Time O(n d + n features). The results equal `skimage.feature.hog`, which takes nine times as long for 2,000
+random images of 28 x 28 because it is called once per image.
+
+Spectrum: pixels and the square root of their Fourier magnitudes,
+
+    xi = x - mean(x),    phi = |FFT(xi)|^(1/2),    phi <- phi - mean(phi),
+    features = [xi / ||xi||, phi / ||phi||] / sqrt(2)
+
+The transform is one-dimensional over the image as a vector, column by column and channel by channel; the first half of its
+symmetric magnitudes is kept, so d values become d + ceil(d / 2). The magnitudes are invariant to cyclic shifts of the
+image. Time O(n d log d).
+
+References: Dalal and Triggs, "Histograms of oriented gradients for human detection", 2005; Andrecut, "Randomized kernel
+methods for least-squares support vector machines", 2016, eqs. (61)-(62) and (69)-(76).
 """
 
 from __future__ import annotations
@@ -20,11 +36,17 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy.fft import rfft
 from scipy.ndimage import gaussian_filter, median_filter
-from sklearn.base import OneToOneFeatureMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
+from sklearn.utils._param_validation import StrOptions
 
 from gramless._core.constraints import NON_NEGATIVE, POSITIVE_INTEGER, estimator
 from gramless.images.transformer import ImageTransformer
+
+# Added to the norm of a block, as in scikit-image, so that an empty block stays finite.
+_EPSILON = 1e-5
 
 
 def centre_and_normalise(V: np.ndarray) -> np.ndarray:
@@ -199,3 +221,142 @@ class GaussianBlur(OneToOneFeatureMixin, ImageTransformer):
 
     def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return gaussian_filter(images, self.sigma, output=dtype, mode="constant", axes=(1, 2))
+
+
+def _gradients(images: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return vertical gradient, horizontal gradient and magnitude, (n, h, w) each, of float images (n, h, w, c)."""
+    down, across = np.zeros_like(images), np.zeros_like(images)
+    down[:, 1:-1] = images[:, 2:] - images[:, :-2]
+    across[:, :, 1:-1] = images[:, :, 2:] - images[:, :, :-2]
+    magnitude = np.hypot(down, across)
+    if images.shape[3] == 1:
+        return down[..., 0], across[..., 0], magnitude[..., 0]
+    strongest = magnitude.argmax(axis=3)[..., None]
+    down, across, magnitude = (np.take_along_axis(a, strongest, 3)[..., 0] for a in (down, across, magnitude))
+    return down, across, magnitude
+
+
+def _normalise_blocks(V: np.ndarray, norm: str) -> np.ndarray:
+    """Normalise the last axis."""
+    if norm == "none":
+        return V
+    if norm == "l1":
+        return V / (np.abs(V).sum(axis=-1, keepdims=True) + _EPSILON)
+
+    def unit(V: np.ndarray) -> np.ndarray:
+        return V / np.sqrt(np.square(V).sum(axis=-1, keepdims=True) + _EPSILON**2)
+
+    return unit(np.minimum(unit(V), 0.2)) if norm == "l2-hys" else unit(V)
+
+
+@estimator
+class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
+    """Histograms of oriented gradients.
+
+    Parameters
+    ----------
+    cell : int
+        Side of a cell in pixels; remaining pixels at the right and lower border are ignored.
+    bins : int
+        Number of directions in a histogram.
+    blocks : int
+        Side in cells of the overlapping blocks that are normalised together.
+    shape : (height, width) or (height, width, channels), optional
+        Shape of one image if the rows of X are flat; None assumes square grey images.
+    n_jobs : int, optional
+        Number of threads; None is 1 unless a joblib context sets another number.
+    norm : {"l2-hys", "l2", "l1", "none"}
+        Normalisation of a block; `"l2-hys"` is `"l2"`, clipped at 0.2 and normalised again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.images import HOG
+    >>> images = np.zeros((2, 28, 28), dtype=np.uint8)
+    >>> images[0, 5:20, 14:16] = 255
+    >>> HOG(cell=7, bins=9, blocks=1).fit_transform(images).shape
+    (2, 144)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "cell": [POSITIVE_INTEGER],
+        "bins": [POSITIVE_INTEGER],
+        "blocks": [POSITIVE_INTEGER],
+        "norm": [StrOptions({"l2-hys", "l2", "l1", "none"})],
+    }
+
+    cell: int = field(default=4, kw_only=False)
+    bins: int = field(default=9, kw_only=False)
+    blocks: int = field(default=2, kw_only=False)
+    norm: str = "l2-hys"
+
+    # The arrays of `_transform_block` have 8 bytes per number.
+    _copies = 20
+
+    def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        cell, bins, side = int(self.cell), int(self.bins), int(self.blocks)
+        n, n_rows, n_columns = len(images), images.shape[1] // cell, images.shape[2] // cell
+        if min(n_rows, n_columns) < side:
+            raise ValueError(
+                f"Images of {images.shape[1]} x {images.shape[2]} pixels have {n_rows} x {n_columns} cells of side {cell}, "
+                f"too few for a block of {side} x {side}: choose smaller cells or blocks."
+            )
+        height, width, n_cells = n_rows * cell, n_columns * cell, n_rows * n_columns
+        cell_of_pixel = (np.arange(height)[:, None] // cell) * n_columns + np.arange(width) // cell
+        down, across, magnitude = (g[:, :height, :width] for g in _gradients(images.astype(dtype)))
+        # In degrees, horizontal and vertical edges lie exactly on the limits of the bins. Opposite gradients have the
+        # same direction; the modulus may round up to 180, which belongs to the last bin.
+        degrees = np.mod(np.rad2deg(np.arctan2(down, across)), 180)
+        bin_of_pixel = (degrees * bins / 180).astype(np.int64)
+        np.minimum(bin_of_pixel, bins - 1, out=bin_of_pixel)
+        bin_of_pixel += cell_of_pixel * bins
+        bin_of_pixel += (np.arange(n) * (n_cells * bins))[:, None, None]
+        sums = np.bincount(bin_of_pixel.ravel(), magnitude.ravel(), minlength=n * n_cells * bins)
+        cells = (sums / cell**2).astype(dtype).reshape(n, n_rows, n_columns, bins)
+        windows = sliding_window_view(cells, (side, side), axis=(1, 2)).transpose(0, 1, 2, 4, 5, 3)
+        return _normalise_blocks(windows.reshape(*windows.shape[:3], -1), self.norm).reshape(n, -1)
+
+
+@estimator
+class SpectrumFeatures(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
+    """Normalised pixels, followed by the normalised square roots of the Fourier magnitudes.
+
+    Flat rows without `shape` are transformed in the order of their values.
+
+    Parameters
+    ----------
+    shape : (height, width) or (height, width, channels), optional
+        Shape of one image if the rows of X are flat; None assumes square grey images.
+    n_jobs : int, optional
+        Number of threads; None is 1 unless a joblib context sets another number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramless.images import SpectrumFeatures
+    >>> images = np.zeros((3, 28, 28), dtype=np.uint8)
+    >>> images[:2, 10, 10:20] = 255
+    >>> features = SpectrumFeatures().fit_transform(images)
+    >>> features.shape
+    (3, 1176)
+    >>> np.linalg.norm(features, axis=1).round(4)
+    array([1., 1., 0.], dtype=float32)
+    """
+
+    _vectors_allowed = True
+    _copies = 4
+
+    def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
+        n, d = len(images), images[0].size
+        half = (d + 1) // 2
+        out = np.empty((n, d + half), dtype)
+        pixels, magnitudes = out[:, :d], out[:, d:]
+        pixels[:] = images.reshape(n, d)
+        # Pixels are normalised before the transform: the scale of the spectrum cancels in its own normalisation, and a
+        # constant image, whose centring leaves rounding errors, is then exactly zero.
+        centre_and_normalise(pixels)
+        columns = pixels.reshape(images.shape).transpose(0, 3, 2, 1).reshape(n, d)
+        np.sqrt(np.abs(rfft(columns, axis=1)[:, :half]), out=magnitudes)
+        centre_and_normalise(magnitudes)
+        out *= 0.5**0.5
+        return out

@@ -36,9 +36,9 @@ from gramless._core.progress import Progress, log_progress, throughput_record
 from gramless._core.threads import slices
 from gramless._core.validation import atomic_fit
 from gramless.approximation.clustering.steps import common_directions
-from gramless.images.activations import PatchGeometry, normalised_patches, patch_geometry, pool_activations
+from gramless.images.activations import PatchEncoder, PatchGeometry, normalised_patches, patch_geometry
 from gramless.images.projection import leading_directions, n_sample_rows
-from gramless.images.reading import pixel_range, read_images, sample_images
+from gramless.images.transformer import ImageInputMixin, pixel_range, read_images, sample_images
 from gramless.images.tuning import TUNING
 
 # Rows with a smaller norm belong to images without contrast; they are rounding errors and are set to zero.
@@ -48,7 +48,7 @@ _CLUSTERING_VALUES = 8
 
 
 @estimator
-class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features of images from a dictionary of their patches.
 
     scikit-learn has no counterpart: `MiniBatchDictionaryLearning` learns dictionaries, but does not encode images with them.
@@ -417,7 +417,7 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Return the averages of the activations, or their square roots."""
         images = self._scaled(images)
         out = xa.empty((images.shape[0], self.n_features_), images)
-        pool_activations(images, out, self.filters_, self._geometry, self._contrast, float(self.threshold), self.signs == 2)
+        PatchEncoder(self.filters_, self._geometry, self._contrast, float(self.threshold), self.signs == 2).pool(images, out)
         return xa.sqrt_(out) if self.root else out
 
     def _halves(self, features: Array) -> list[Array]:
@@ -443,8 +443,6 @@ class PatchDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = self.shape is not None
         tags.transformer_tags.preserves_dtype = []
         return tags
 

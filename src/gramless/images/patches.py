@@ -18,8 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from gramless._core.constraints import POSITIVE_INTEGER, estimator
 from gramless._core.threads import slices
 from gramless.images.filters import centre_and_normalise
-from gramless.images.reading import integer_pair, patch_positions
-from gramless.images.transformer import ImageTransformer
+from gramless.images.transformer import ImageTransformer, integer_pair, patch_positions
 
 
 @estimator

@@ -39,7 +39,7 @@ from gramless._core.arrays import Array
 from gramless._core.memory import MemoryEstimate
 from gramless._core.threads import slices
 from gramless.approximation.features import Features, LandmarkFeatures
-from gramless.inference.intervals import ProcessBatch, check_coverage, score_threshold
+from gramless.inference.intervals import GaussianProcess, ProcessBatch, score_thresholds
 from gramless.inference.leave_one_out import LeaveOneOut
 from gramless.inference.tuning import TUNING
 from gramless.kernels import Kernel
@@ -113,7 +113,7 @@ class FeatureProcess:
 
 
 @dataclass(frozen=True)
-class OnePassProcess:
+class OnePassProcess(GaussianProcess):
     """Gaussian process of a one-pass regressor, with the leave-one-out residuals of the stored rows."""
 
     model: OnePassModel
@@ -140,7 +140,7 @@ class OnePassProcess:
             smoothing = self.leave_one_out.weights * (process.constant + process.project(Phi) @ self.projected.T)
             unknown = np.full(len(Phi), np.nan)
             found = process.variances(Phi, _unexplained(process, kernel, block, Phi)) if variances else unknown
-            yield ProcessBatch(rows, _values(self.model, block), found, smoothing)
+            yield ProcessBatch(_values(self.model, block), found, smoothing)
 
     def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
         """Return the ratios of the standard deviations of values at new rows and at stored rows, of shape (m, n)."""
@@ -227,10 +227,8 @@ def _values(model: OnePassModel, rows: Array) -> np.ndarray:
 
 def constant_width_intervals(model: OnePassModel, rows: Array, coverage: float) -> np.ndarray:
     """Return intervals of equal width, shape (m, k, 2), from the residuals that a finished model stores."""
-    check_coverage(coverage)
-    if model.calibration is None:
-        raise ValueError("the finished model has no residuals: fit it anew, with method='exact'")
+    assert model.calibration is not None
     residuals, weights = model.calibration
-    lengths = [score_threshold(np.abs(column), coverage, weights) for column in residuals.T]
+    lengths = score_thresholds(np.abs(residuals.T), coverage, weights)
     means = _values(model, rows)
     return np.stack([means - lengths, means + lengths], axis=2)

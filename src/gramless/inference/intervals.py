@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -40,9 +40,8 @@ from gramless.inference.tuning import TUNING
 
 @dataclass(frozen=True)
 class ProcessBatch:
-    """A Gaussian process at a slice of the new rows."""
+    """A Gaussian process at some of the new rows."""
 
-    rows: slice
     means: np.ndarray
     """Shape (m, k)."""
     variances: np.ndarray
@@ -53,25 +52,24 @@ class ProcessBatch:
     def part(self, rows: slice) -> ProcessBatch:
         """Return the process at some rows of the batch."""
         weights = None if self.weights is None else self.weights[rows]
-        return ProcessBatch(rows, self.means[rows], self.variances[rows], weights)
+        return ProcessBatch(self.means[rows], self.variances[rows], weights)
 
 
-class GaussianProcess(Protocol):
+class GaussianProcess:
     """The process whose posterior mean a fitted regressor is, with its leave-one-out residuals."""
 
-    @property
-    def scale(self) -> np.ndarray:
-        """Factor `s` of the covariance, for each output."""
-
-    @property
-    def leave_one_out(self) -> LeaveOneOut:
-        """Effect of leaving out each training row."""
+    scale: np.ndarray
+    """Factor `s` of the covariance, for each output."""
+    leave_one_out: LeaveOneOut
+    """Effect of leaving out each training row."""
 
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
         """Yield the process at new rows in batches; the variances may be omitted."""
+        raise NotImplementedError
 
     def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
         """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
+        raise NotImplementedError
 
 
 def standard_deviations(process: GaussianProcess, X: Array) -> np.ndarray:
@@ -93,7 +91,7 @@ def prediction_intervals(
         left_out = process.leave_one_out  # after the first batch, which computes the estimates of an iterative process
         lengths = np.abs(left_out.residuals) * factor
         if batch.weights is None and not local:
-            widths = [score_threshold(column, coverage, left_out.copies) for column in lengths.T]
+            widths = score_thresholds(lengths.T, coverage, left_out.copies)
             ends.append(np.stack([batch.means - widths, batch.means + widths], axis=2))
             continue
         for rows in slices(len(batch.means), max(1, TUNING.interval_entries // len(left_out.weights))):
@@ -107,18 +105,23 @@ def prediction_intervals(
     return np.concatenate(ends)
 
 
-def weighted_order_statistic(values: np.ndarray, weights: np.ndarray | None, rank: float, n: float) -> np.ndarray:
-    """Return for each row the smallest value up to which the weights sum to `rank`; infinite if `rank` exceeds `n`."""
+def score_thresholds(scores: np.ndarray, coverage: float, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return for each row of `scores` the value that a fraction `coverage` of new values does not exceed.
+
+    `weights` are numbers of copies of the columns. The value is infinite if there are too few columns for the coverage.
+    """
+    check_coverage(coverage)
+    n = float(scores.shape[1] if weights is None else weights.sum())
+    rank = np.ceil(coverage * (n + 1) - 1e-9)
     if rank > n * (1 + 1e-12):
-        return np.full(len(values), np.inf)
+        return np.full(len(scores), np.inf)
     if weights is None:
-        k = max(int(np.ceil(rank - 1e-9)), 1) - 1
-        return np.partition(values, k, axis=1)[:, k]
-    order = np.argsort(values, axis=1, kind="stable")
-    reached = np.cumsum(weights[order], axis=1)
-    first = np.argmax(reached >= rank - 1e-9 * n, axis=1)
-    rows = np.arange(len(values))
-    return values[rows, order[rows, first]]
+        k = max(int(rank), 1) - 1
+        return np.partition(scores, k, axis=1)[:, k]
+    order = np.argsort(scores, axis=1, kind="stable")
+    first = np.argmax(np.cumsum(weights[order], axis=1) >= rank - 1e-9 * n, axis=1)
+    rows = np.arange(len(scores))
+    return scores[rows, order[rows, first]]
 
 
 def jackknife_plus(
@@ -129,12 +132,8 @@ def jackknife_plus(
     `centre` of shape (m, n) has `f_-i(x)` for each new row x and training row i; `lengths` of shape (n,) or (m, n) has
     `|r_i|`, which may be scaled to the new row; `weights` are numbers of copies of the training rows.
     """
-    check_coverage(coverage)
-    n = float(lengths.shape[-1] if weights is None else weights.sum())
-    rank = np.ceil(coverage * (n + 1) - 1e-9)
-    upper = weighted_order_statistic(centre + lengths, weights, rank, n)
-    lower = -weighted_order_statistic(lengths - centre, weights, rank, n)
-    return lower, upper
+    upper = score_thresholds(centre + lengths, coverage, weights)
+    return -score_thresholds(lengths - centre, coverage, weights), upper
 
 
 def check_coverage(coverage: float) -> None:
@@ -154,14 +153,6 @@ def adaptive_scores(probabilities: np.ndarray, u: np.ndarray | float = 1.0) -> n
     return scores
 
 
-def score_threshold(true_scores: np.ndarray, coverage: float, weights: np.ndarray | None = None) -> float:
-    """Return the score that a fraction `coverage` of new rows does not exceed; infinite if there are too few rows."""
-    check_coverage(coverage)
-    n = float(len(true_scores) if weights is None else weights.sum())
-    rank = np.ceil(coverage * (n + 1) - 1e-9)
-    return float(weighted_order_statistic(np.asarray(true_scores)[None, :], weights, rank, n)[0])
-
-
 def prediction_sets(
     probabilities: np.ndarray,
     true_scores: np.ndarray,
@@ -172,15 +163,7 @@ def prediction_sets(
     random_state: Any = None,
 ) -> np.ndarray:
     """Return which classes are in the set of each new row, from the scores of the true classes `codes` of unseen rows."""
-    limits = class_thresholds(true_scores, codes, probabilities.shape[1], coverage, per_class=per_class)
+    groups = [true_scores[codes == c] for c in range(probabilities.shape[1])] if per_class else [true_scores]
+    limits = [score_thresholds(group[None, :], coverage)[0] for group in groups]
     fraction = check_random_state(random_state).random_sample(len(probabilities))
     return adaptive_scores(probabilities, fraction) <= limits
-
-
-def class_thresholds(
-    true_scores: np.ndarray, codes: np.ndarray, n_classes: int, coverage: float, *, per_class: bool
-) -> np.ndarray:
-    """Return one threshold for each class: the same for all, or with `per_class` from the rows of the class only."""
-    if not per_class:
-        return np.full(n_classes, score_threshold(true_scores, coverage))
-    return np.array([score_threshold(true_scores[codes == c], coverage) for c in range(n_classes)])

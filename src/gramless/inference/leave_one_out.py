@@ -1,4 +1,4 @@
-"""Leave-one-out predictions without refitting.
+"""Leave-one-out predictions without refitting, and the selection of C and the kernel by them.
 
 For the least-squares system `M [a; b] = [z; 0]` with the bordered matrix `M`, the model fitted without row i predicts
 
@@ -11,11 +11,25 @@ estimated from solves with random signs.
 A row of weight `w > 1` stands for `w` copies, one of which is left out: with `g = 1 / C` and smoothing weights `h`,
 
     r_i = g a_i / (w - 1 + g (M^-1)_ii / w)            f_-i(x) = f(x) - g a_i / (w (w - 1) + g (M^-1)_ii) h_i(x)
+
+`select_model` selects C and the kernel by these scores. One eigendecomposition `K = Q diag(lambda) Q^T` for each kernel
+gives the model and the leave-one-out scores of every `C`: `A^-1` has the same eigenvectors with the eigenvalues
+`1 / (lambda + 1/C)`. Cost: O(n^3) for each kernel, O(n^2) for each `C`, and 24 n^2 bytes. If these exceed the memory budget,
+the matrix of each `C` is factored: O(n^3) for each `C`, and 8 n^2 bytes.
+
+The smallest error of many settings is optimistic. `optimism` draws bootstrap samples of the rows, selects the setting that
+is best on the drawn rows, and measures its error on the other rows.
+
+References: Cawley and Talbot, "Fast exact leave-one-out cross-validation of sparse least-squares support vector machines",
+2004; Tsamardinos, Greasidou and Borboudakis, "Bootstrapping the out-of-sample predictions for efficient and accurate
+cross-validation", 2018.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,10 +38,11 @@ from sklearn.utils import check_random_state
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.lapack import factor_lower_in_place, invert_lower_in_place
+from gramless._core.progress import Progress
 from gramless._core.targets.columns import split_bias
 from gramless.inference.tuning import TUNING, InferenceTuning
 from gramless.kernels import Kernel
-from gramless.linalg.least_squares import planned_preconditioner
+from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, planned_preconditioner, rows_of
 from gramless.linalg.operators import KernelOperator
 from gramless.linalg.planning.plan import ProblemSize, SolverPlan, leave_one_out_memory
 from gramless.linalg.solvers import CG, solve
@@ -95,10 +110,8 @@ def leave_one_out_scores(
         diagonal, u = exact_diagonal(op)
     else:
         rng = check_random_state(random_state)
-        solver, probes = (
-            CG(tol=1e-2, preconditioner=planned_preconditioner(op, plan, rng)),
-            diagonal_probes(op.shape[0], rng),
-        )
+        solver = CG(tol=1e-2, preconditioner=planned_preconditioner(op, plan, rng))
+        probes = diagonal_probes(op.shape[0], rng)
         W = solve(op, xa.like(probes, op.reference), solver, random_state=rng).W
         diagonal, u = diagonal_from_probes(op, probes, W)
     return scores_without_each_row(Z, coef, diagonal, u)
@@ -136,10 +149,15 @@ def exact_diagonal(op: KernelOperator) -> tuple[np.ndarray, np.ndarray]:
     return diagonal_and_u(xa.invert_lower_(xa.cholesky_(op.dense(np.float64))))
 
 
+def solve_with_inverse(inverse: Array, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return `A^-1 Z` and the diagonal of `A^-1` from the inverse of the lower Cholesky factor of `A`."""
+    return xa.to_numpy(inverse.T @ (inverse @ xa.like(Z, inverse))), xa.to_numpy(xa.square_norms(inverse.T))
+
+
 def diagonal_and_u(inverse: Array) -> tuple[np.ndarray, np.ndarray]:
     """Return the diagonal of `A^-1` and `A^-1 1` from the inverse of the lower Cholesky factor of `A`."""
-    ones = xa.zeros((inverse.shape[0], 1), inverse) + 1.0
-    return xa.to_numpy(xa.square_norms(inverse.T)), xa.to_numpy(inverse.T @ (inverse @ ones))[:, 0]
+    solution, diagonal = solve_with_inverse(inverse, np.ones((inverse.shape[0], 1)))
+    return diagonal, solution[:, 0]
 
 
 def diagonal_probes(n: int, rng: np.random.RandomState) -> np.ndarray:
@@ -196,3 +214,138 @@ def scores_without_one_copy(
     # A leave-one-out residual is a coefficient divided by an entry of the diagonal of the inverse, which all columns share.
     diagonal = np.take_along_axis(coef.astype(np.float64), largest, 1) / np.take_along_axis(residuals, largest, 1)
     return Z - LeaveOneOut.from_solution(residuals * diagonal, diagonal[:, 0], 1.0 / C, weights).residuals
+
+
+@dataclass
+class Selection:
+    """The model with the largest leave-one-out score of the kernels compared so far."""
+
+    scores: np.ndarray
+    """Score of each kernel and each C, NaN for kernels that were not compared."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: tuple[int, int] = (0, 0)
+    """Positions of the selected kernel and of the selected C."""
+    fit: ExpansionFit = field(init=False)
+    loo: np.ndarray = field(init=False)
+    """Leave-one-out scores of the rows of positive weight."""
+
+
+def select_model(
+    X: Array,
+    Z: np.ndarray,
+    weights: np.ndarray | None,
+    kernels: Sequence[Kernel],
+    Cs: np.ndarray,
+    score: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
+    settings: LeastSquaresSettings,
+    callback: Callable[[Selection, dict[str, Any]], bool],
+) -> Selection:
+    """Compare all kernels and all `Cs` on the rows of positive weight.
+
+    `score(loo, rows, weights)` is larger for better leave-one-out scores. `callback` is called after each kernel; the
+    comparison ends if it returns True.
+    """
+    rows = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
+    if len(rows) < 2:
+        raise ValueError(f"leave-one-out needs at least 2 samples of positive weight, got n_samples = {len(rows)}")
+    used = None if weights is None else weights[rows]
+    solved = False
+    device = xa.resolve_device(settings.device, X)
+    dtype = xa.numpy_dtype(X)
+    plan = settings.plan(kernels[0], (len(rows), X.shape[1]), Z.shape[1], dtype, device)
+    points = X if len(rows) == X.shape[0] else rows_of(X, rows, rows, kernels[0])
+    on_device = xa.to_device(points, device)
+    path = path_by_eigenvectors if plan.solver == "eigenvectors" else _path_by_factorisations
+    found, best, elapsed = Selection(np.full((len(kernels), len(Cs)), np.nan)), -np.inf, 0.0
+    with Progress(settings.verbose, len(kernels), settings.estimator_name) as progress:
+        for i, kernel in enumerate(kernels):
+            clock = time.perf_counter()
+            resolved = kernel.resolve(X, weights)
+            for j, fit in enumerate(path(on_device, resolved, Z[rows], Cs, used, settings.fit_intercept)):
+                if fit is None:
+                    continue
+                solved = True
+                found.scores[i, j] = score(fit.scores, rows, used)
+                if found.scores[i, j] > best:
+                    best, found.best, found.loo = float(found.scores[i, j]), (i, j), fit.scores
+                    found.fit = ExpansionFit(resolved, points, on_device, rows, device, plan)
+                    found.fit.coef, found.fit.intercept = fit.coef.astype(dtype), fit.bias
+            elapsed += time.perf_counter() - clock
+            own = float(np.fmax.reduce(found.scores[i]))
+            record = {"n_iter": i + 1, "seconds": elapsed, "score": own, "best_score": best}
+            found.history.append(record)
+            progress.update(record)
+            if best > -np.inf and callback(found, record):
+                break
+    if not solved:
+        raise np.linalg.LinAlgError(
+            "no system is positive definite, for any kernel and any C of Cs: the kernel is not positive semi-definite, or "
+            "every C is too large; change the kernel or lower Cs"
+        )
+    if best == -np.inf:
+        raise ValueError("scoring returned NaN for every kernel and every C")
+    return found
+
+
+def path_by_eigenvectors(
+    points: Array, kernel: Kernel, Z: np.ndarray, Cs: np.ndarray, weights: np.ndarray | None, intercept: bool
+) -> Iterator[DenseFit | None]:
+    """Yield the model and the leave-one-out scores for every `C`; None if the matrix is not positive definite."""
+    n = len(Z)
+    root = np.ones(n) if weights is None else np.sqrt(weights)
+    K = KernelOperator(points, kernel).dense(np.float64)
+    scale = xa.like(root, K)
+    K *= scale[:, None]
+    K *= scale[None, :]
+    values, vectors = xa.eigh(K)
+    spectrum = xa.to_numpy(values)
+    # Rounding makes zero eigenvalues of a semi-definite kernel slightly negative; an indefinite kernel has others.
+    eps = np.finfo(np.float64 if kernel.uses_points else xa.numpy_dtype(points)).eps
+    rounding = n**0.5 * float(eps) * np.abs(spectrum).max()
+    spectrum = np.where(np.abs(spectrum) <= rounding, np.maximum(spectrum, 0.0), spectrum)
+    Q = xa.to_numpy(vectors)
+    projected = Q.T @ (np.column_stack([Z, np.ones(n)]) * root[:, None])
+    shifted = spectrum[None, :] + 1.0 / np.asarray(Cs)[:, None]
+    inverses = 1.0 / np.where(shifted > 0, shifted, np.inf)
+    diagonals = (Q * Q) @ inverses.T
+    for inverse, diagonal, least in zip(inverses, diagonals.T, shifted.min(axis=1), strict=True):
+        if least > 0:
+            solution = (Q @ (inverse[:, None] * projected)) * root[:, None]
+            yield dense_fit(Z, solution, diagonal * root**2, intercept)
+        else:
+            yield None
+
+
+def _path_by_factorisations(
+    points: Array, kernel: Kernel, Z: np.ndarray, Cs: np.ndarray, weights: np.ndarray | None, intercept: bool
+) -> Iterator[DenseFit | None]:
+    """Yield the model and the leave-one-out scores for every `C`; None if the matrix is not positive definite."""
+    for C in Cs:
+        ridge = 1.0 / (C * (np.ones(len(Z)) if weights is None else weights))
+        try:
+            inverse = xa.invert_lower_(xa.cholesky_(KernelOperator(points, kernel, ridge).dense(np.float64)))
+        except xa.NotPositiveDefiniteError:
+            yield None
+            continue
+        solution, diagonal = solve_with_inverse(inverse, np.column_stack([Z, np.ones(len(Z))]))
+        del inverse
+        yield dense_fit(Z, solution, diagonal, intercept)
+
+
+def optimism(squares: np.ndarray, weights: np.ndarray | None = None) -> float:
+    """Return the factor, at least 1, by which root mean squared errors on new rows exceed the leave-one-out errors.
+
+    `squares` of shape (n, n_settings) has the squared leave-one-out residuals of all settings.
+    """
+    n = len(squares)
+    chance = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
+    least = float((chance @ squares).min())
+    if n < 2 or squares.shape[1] < 2 or not least > 0:
+        return 1.0
+    rng = np.random.RandomState(0)
+    counts = rng.multinomial(n, chance, size=TUNING.bootstrap_draws).astype(np.float64)
+    left_out = np.where(counts == 0, chance, 0.0)
+    valid = left_out.sum(axis=1) > 0
+    best = (counts[valid] @ squares).argmin(axis=1)
+    missed = (left_out[valid] / left_out[valid].sum(axis=1, keepdims=True)) @ squares
+    return max(1.0, float(np.sqrt(missed[np.arange(len(best)), best].mean() / least)))

@@ -48,7 +48,7 @@ from gramless._core.arrays import Array
 from gramless._core.memory import MemoryEstimate
 from gramless._core.threads import slices
 from gramless._core.validation import warn_caller
-from gramless.inference.intervals import ProcessBatch
+from gramless.inference.intervals import GaussianProcess, ProcessBatch
 from gramless.inference.leave_one_out import LeaveOneOut, diagonal_and_u, diagonal_from_probes, diagonal_probes
 from gramless.inference.tuning import TUNING, InferenceTuning
 from gramless.kernels.base import Kernel
@@ -83,10 +83,9 @@ class LeastSquaresModel:
         return KernelOperator(xa.to_device(self.points, self.device, dtype), self.kernel, ridge, cache=cache)
 
 
-class _Posterior:
+class _Posterior(GaussianProcess):
     """Quantities of the process that follow from the diagonal of `A^-1` and from `u = A^-1 1`."""
 
-    exact: bool
     model: LeastSquaresModel
     op: KernelOperator
     rows_per_batch: int
@@ -119,25 +118,25 @@ class _Posterior:
             prior = xa.to_numpy(model.kernel.diag(part)).astype(np.float64)
             explained, weights = self._solved(K, prior, variances)
             left, values = prior - explained, xa.to_numpy(K).astype(np.float64)
-            if model.fit_intercept and (variances or self.exact):  # `u` of an iterative posterior takes iterations
+            if model.fit_intercept and (variances or weights is not None):  # else `u` would take iterations
                 missing = 1.0 - values @ self.u
                 left = left + missing**2 / self.u.sum()
                 weights = None if weights is None else weights + np.outer(missing, self.u / self.u.sum())
             means = values @ model.coef.astype(np.float64) + model.intercept
-            yield ProcessBatch(rows, means, np.maximum(left, 0.0), weights)
+            yield ProcessBatch(means, np.maximum(left, 0.0), weights)
 
     def _solved(self, K: Array, prior: np.ndarray, variances: bool) -> tuple[np.ndarray, np.ndarray | None]:
         """Return `k(x)^T A^-1 k(x)` and the smoothing weights `A^-1 k(x)` of new rows with kernel values `K`."""
         raise NotImplementedError
 
     @cached_property
-    def leave_one_out(self) -> LeaveOneOut:
+    def leave_one_out(self) -> LeaveOneOut:  # type: ignore[override]
         """Effect of leaving out each row."""
         model = self.model
         return LeaveOneOut.from_solution(model.coef, self.inverse_diagonal, model.ridge, model.weights)
 
     @cached_property
-    def scale(self) -> np.ndarray:
+    def scale(self) -> np.ndarray:  # type: ignore[override]
         """`s` for each output: the mean squared leave-one-out residual relative to that of a process with `s = 1`."""
         squares = np.asarray(self.model.coef, dtype=np.float64) ** 2 / self.inverse_diagonal[:, None]
         return np.average(squares, axis=0, weights=self.model.weights)
@@ -175,8 +174,6 @@ class _Posterior:
 
 class ExactPosterior(_Posterior):
     """The posterior by one Cholesky factorisation."""
-
-    exact = True
 
     def __init__(self, model: LeastSquaresModel, budget: int | None = None):
         self.model = model
@@ -217,8 +214,6 @@ class IterativePosterior(_Posterior):
     The iterations end when the estimated error of every variance is at most `tuning.variance_tol` times the variance; the
     relative error of a standard deviation is half of that.
     """
-
-    exact = False
 
     def __init__(self, model: LeastSquaresModel, budget: int, *, random_state: Any = None, tuning: InferenceTuning = TUNING):
         self.model = model

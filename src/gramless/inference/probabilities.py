@@ -62,32 +62,32 @@ def has_probabilities(estimator: Any) -> bool:
     return True
 
 
-def class_probabilities(scores: np.ndarray, *, sigmoids: np.ndarray | None = None, temperature: float = 1.0) -> np.ndarray:
-    """Return probabilities of shape (n, n_classes): normalised sigmoids if they are given, else a softmax."""
+def probabilities(
+    scores: np.ndarray, *, multilabel: bool = False, sigmoids: np.ndarray | None = None, temperature: Any = 1.0
+) -> np.ndarray:
+    """Return probabilities of classes, which sum to one, or of the labels of a multilabel problem, which need not.
+
+    They are sigmoids if these are given, else a softmax (for labels a logistic function) of the scores divided by the
+    temperature.
+    """
     scores = scores.astype(np.float64)
-    return temperature_probabilities(scores, temperature) if sigmoids is None else sigmoid_probabilities(scores, sigmoids)
+    if multilabel:
+        return expit(scores / temperature if sigmoids is None else -(scores * sigmoids[:, 0] + sigmoids[:, 1]))
+    if sigmoids is None:
+        return softmax(centred_scores(scores) / temperature, axis=1)
+    return sigmoid_probabilities(scores, sigmoids)
 
 
 def probabilities_by_method(estimator: Any, scores: np.ndarray) -> np.ndarray:
     """Return class or label probabilities of scores, by the parameter `probability` of a fitted classifier."""
-    convert = label_probabilities if getattr(estimator, "multilabel_", False) else class_probabilities
+    multilabel = getattr(estimator, "multilabel_", False)
     if estimator.probability == "sigmoid":
         check_is_fitted(estimator, "sigmoids_", msg="%(name)s has no sigmoids, which are fitted at the end of fit")
-        return convert(scores, sigmoids=estimator.sigmoids_)
+        return probabilities(scores, multilabel=multilabel, sigmoids=estimator.sigmoids_)
     if estimator.probability == "temperature":
         check_is_fitted(estimator, "temperature_", msg="%(name)s has no temperature, which is fitted at the end of fit")
     temperature = 1.0 if estimator.probability == "softmax" else getattr(estimator, "temperature_", 1.0)
-    return convert(scores, temperature=temperature)
-
-
-def label_probabilities(
-    scores: np.ndarray, *, sigmoids: np.ndarray | None = None, temperature: np.ndarray | float = 1.0
-) -> np.ndarray:
-    """Return the probability of each label of a multilabel problem, each between zero and one on its own."""
-    scores = scores.astype(np.float64)
-    if sigmoids is not None:
-        return expit(-(scores * sigmoids[:, 0] + sigmoids[:, 1]))
-    return expit(scores / temperature)
+    return probabilities(scores, multilabel=multilabel, temperature=temperature)
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ def calibrate(
         temperature = np.array(fitted) if multilabel else fitted[0]
     if multilabel:
         return Calibration(sigmoids, temperature, None)
-    probabilities = class_probabilities(scores, sigmoids=sigmoids, temperature=temperature)
-    adaptive = adaptive_scores(probabilities, rng.random_sample(len(codes)))
+    unseen = probabilities(scores, sigmoids=sigmoids, temperature=temperature)
+    adaptive = adaptive_scores(unseen, rng.random_sample(len(codes)))
     return Calibration(sigmoids, temperature, adaptive[np.arange(len(codes)), codes])
 
 
@@ -150,11 +150,6 @@ def fit_temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray |
     if slope(low) >= 0 or slope(high) <= 0:
         return scale / (low if slope(low) >= 0 else high)
     return float(scale / brentq(slope, low, high, xtol=1e-13))
-
-
-def temperature_probabilities(scores: np.ndarray, temperature: float) -> np.ndarray:
-    """Return the softmax of the scores divided by the temperature."""
-    return softmax(centred_scores(scores) / temperature, axis=1)
 
 
 def fit_sigmoid(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
@@ -218,5 +213,5 @@ def couple(pairwise: np.ndarray, n_classes: int) -> np.ndarray:
     system[:, :k, k] = system[:, k, :k] = 1
     right = np.zeros((n, k + 1, 1))
     right[:, k] = 1
-    probabilities = np.clip(np.linalg.solve(system, right)[:, :k, 0], 0, None)
-    return probabilities / probabilities.sum(axis=1, keepdims=True)
+    shares = np.clip(np.linalg.solve(system, right)[:, :k, 0], 0, None)
+    return shares / shares.sum(axis=1, keepdims=True)

@@ -107,12 +107,12 @@ class ExpansionFit:
     """Row numbers of the points in the training data."""
     device: str
     plan: SolverPlan
-    op: Any
-    """The matrix `K + diag(ridge)`."""
+    op: Any = None
+    """The matrix `K + diag(ridge)`; None for a model selected by leave-one-out."""
     coef: np.ndarray = field(init=False)
     intercept: np.ndarray = field(init=False)
     result: SolveResult | None = None
-    """None while the solver is running."""
+    """None while the solver is running, and for a model selected by leave-one-out."""
 
 
 def fit_expansion(
@@ -144,7 +144,7 @@ def fit_expansion(
     plan = settings.plan(kernel, shape, Z.shape[1], dtype, device, dense=not xa.is_sparse(X))
     log_progress(settings.verbose, f"solver {plan.solver}: {plan.reason}; peak {plan.memory}")
 
-    points = X if len(train) == X.shape[0] else _rows_of(X, train, train, kernel)
+    points = X if len(train) == X.shape[0] else rows_of(X, train, train, kernel)
     device_points = xa.to_device(points, device, dtype)
     ridge = 1.0 / (settings.C * (np.ones(len(train)) if weights is None else weights[train]))
     precision, storage = precision_of(settings.device), storage_of(settings.device)
@@ -153,7 +153,7 @@ def fit_expansion(
     fit = ExpansionFit(kernel, points, device_points, train, device, plan, op)
     monitor = None
     if held_out is not None:
-        validation = xa.to_device(_rows_of(X, held_out, train, kernel), device)
+        validation = xa.to_device(rows_of(X, held_out, train, kernel), device)
 
         def monitor(coef: np.ndarray, bias: np.ndarray) -> float:
             scores = xa.to_numpy(expand(kernel, validation, device_points, xa.to_device(coef, device))) + bias
@@ -266,7 +266,7 @@ def _solver_by_name(settings: LeastSquaresSettings, plan: SolverPlan, op: Any) -
     return cls(**{name: value for name, value in options.items() if name in known})
 
 
-def _rows_of(X: Array, rows: np.ndarray, points: np.ndarray, kernel: Kernel) -> Array:
+def rows_of(X: Array, rows: np.ndarray, points: np.ndarray, kernel: Kernel) -> Array:
     """Return rows of the data, or the kernel values of rows and points if the kernel is precomputed."""
     return xa.take_rows(X, rows) if kernel.uses_points else xa.submatrix(X, rows, points)
 

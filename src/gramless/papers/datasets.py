@@ -14,6 +14,7 @@ import errno
 import gzip
 import hashlib
 import os
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -78,10 +79,8 @@ class Dataset:
         """Shuffle all rows and split them again, stratified by class; `test_size` is a fraction or a number of rows."""
         x, y = self.pooled()
         stratified = self.task == "classification" and np.unique(y, return_counts=True)[1].min() > 1
-        x_train, x_test, y_train, y_test = train_test_split(
-            x, y, test_size=test_size, random_state=seed, stratify=y if stratified else None
-        )
-        arrays = {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+        parts = train_test_split(x, y, test_size=test_size, random_state=seed, stratify=y if stratified else None)
+        arrays = dict(zip(("x_train", "x_test", "y_train", "y_test"), parts, strict=True))
         return replace(self, **arrays, split=f"random, seed {seed}")
 
     def sample(self, n: int, *, seed: int = 0) -> Dataset:
@@ -276,15 +275,16 @@ def fetch(url: str, folder: Path, name: str, checksum: str | None, *, progress: 
     except ImportError as reason:
         raise DatasetError(f"the download of {url} needs pooch: pip install 'gramless[cli]'") from reason
 
+    def download(*arguments: Any) -> None:
+        """Make one attempt, with a new progress bar."""
+        bar = False if progress is None else _ProgressBar(name, progress)
+        # The length and the checksum are those of the uncompressed file.
+        pooch.HTTPDownloader(bar, timeout=TIMEOUT, headers={"Accept-Encoding": "identity"})(*arguments)
+
     pooch.get_logger().setLevel("ERROR")
     cache = pooch.create(folder, base_url="", registry={name: checksum}, urls={name: url}, retry_if_failed=RETRIES)
-    downloader = pooch.HTTPDownloader(
-        progressbar=False if progress is None else _ProgressBar(name, progress),
-        timeout=TIMEOUT,
-        headers={"Accept-Encoding": "identity"},  # the length and the checksum are those of the uncompressed file
-    )
     try:
-        return Path(cache.fetch(name, downloader=downloader))
+        return Path(cache.fetch(name, downloader=download))
     except requests.Timeout as reason:
         raise DatasetError(f"could not download {url}: the server does not answer") from reason
     except requests.exceptions.ChunkedEncodingError as reason:
@@ -301,22 +301,13 @@ class _ProgressBar:
     """Progress bar with pooch's interface that calls a function."""
 
     def __init__(self, name: str, progress: Progress):
-        self.name = name
-        self.progress = progress
-        self.total = 0
-
-    @property
-    def total(self) -> int:
-        return self._total
-
-    @total.setter
-    def total(self, length: int) -> None:  # pooch assigns this attribute at every attempt
-        self._total, self._done = length, 0
+        self._report, self._done = partial(progress, name), 0
+        self.total = 0  # pooch assigns the length of the file
 
     def update(self, size: int) -> None:
         # pooch counts the last, shorter block as a full one.
-        self._done = min(self._done + size, self._total) if self._total else self._done + size
-        self.progress(self.name, self._done, self._total or None)
+        self._done = min(self._done + size, self.total or sys.maxsize)
+        self._report(self._done, self.total or None)
 
     def reset(self) -> None:
         self._done = 0

@@ -50,25 +50,27 @@ def shapley_values(
     predict: Callable[[Encoded], np.ndarray],
     rows: Encoded,
     background: Encoded,
-    places: list[tuple[np.ndarray, np.ndarray]],
+    places: dict[str, tuple[np.ndarray, np.ndarray]],
     n_samples: int,
     rng: np.random.RandomState,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return Shapley values, standard errors and mean predictions; `places` has the numbers and codes of each column."""
+) -> Attributions:
+    """Return the Shapley values of the columns; `places` has the numbers and codes of each column."""
     d = len(places)
     means, errors, bases = [], [], []
     for row in range(len(rows)):
         order = rng.permutation(len(background))[:n_samples]
         exact = 2**d <= EXACT_SUBSETS
-        masks = _subsets(d)[None] if exact else _prefixes(np.array([rng.permutation(d) for _ in order]))
-        masks = np.broadcast_to(masks, (len(order), *masks.shape[1:]))
-        outputs = predict(_mixed(rows.take([row]), background.take(order), masks, places))
+        rank = np.empty(0) if exact else np.argsort([rng.permutation(d) for _ in order], axis=1)
+        masks = np.broadcast_to(_subsets(d), (len(order), 2**d, d)) if exact else _prefixes(rank)
+        outputs = predict(_mixed(rows.take([row]), background.take(order), masks, list(places.values())))
         outputs = outputs.reshape(*masks.shape[:2], -1)
-        estimates = _from_subsets(outputs, masks[0]) if exact else _from_prefixes(outputs, masks)
+        estimates = _from_subsets(outputs, masks[0]) if exact else _from_prefixes(outputs, rank)
         means.append(estimates.mean(axis=0))
         errors.append(estimates.std(axis=0, ddof=1) / len(order) ** 0.5)
         bases.append(outputs[:, 0].mean(axis=0))
-    return np.array(means), np.array(errors), np.array(bases)
+    found = [np.array(part) for part in (means, errors, bases)]
+    has_classes = found[0].shape[-1] > 1
+    return Attributions(list(places), *(part if has_classes else part[..., 0] for part in found))
 
 
 def _subsets(d: int) -> np.ndarray:
@@ -76,11 +78,10 @@ def _subsets(d: int) -> np.ndarray:
     return (np.arange(2**d)[:, None] >> np.arange(d)) % 2 == 1
 
 
-def _prefixes(orders: np.ndarray) -> np.ndarray:
-    """Return the masks of the first 0, 1, ... d columns in each order, followed by those in the reversed order."""
-    rank = np.argsort(orders, axis=1)[:, None, :]
-    steps = np.arange(orders.shape[1] + 1)[:, None]
-    return np.concatenate([rank < steps, rank >= orders.shape[1] - steps], axis=1)
+def _prefixes(rank: np.ndarray) -> np.ndarray:
+    """Return the masks of the first 0, 1, ... d columns by their ranks, followed by those in the reversed order."""
+    steps, ranks = np.arange(rank.shape[1] + 1)[:, None], rank[:, None, :]
+    return np.concatenate([ranks < steps, ranks >= rank.shape[1] - steps], axis=1)
 
 
 def _mixed(row: Encoded, background: Encoded, masks: np.ndarray, places: list[tuple[np.ndarray, np.ndarray]]) -> Encoded:
@@ -108,14 +109,9 @@ def _from_subsets(outputs: np.ndarray, masks: np.ndarray) -> np.ndarray:
     return np.stack(found, axis=1)
 
 
-def _from_prefixes(outputs: np.ndarray, masks: np.ndarray) -> np.ndarray:
+def _from_prefixes(outputs: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """Return the mean of the gains of each column in an order and in its reverse, for each background row."""
-    d = masks.shape[2]
     gains = np.diff(outputs, axis=1)
-    added = np.argmax(masks[:, 1:] & ~masks[:, :-1], axis=2)
-    found = np.zeros((len(outputs), d, outputs.shape[2]))
-    for half in (slice(0, d), slice(d + 1, 2 * d + 1)):
-        np.put_along_axis(
-            found, added[:, half, None], np.take_along_axis(found, added[:, half, None], axis=1) + gains[:, half] / 2, axis=1
-        )
-    return found
+    # The reversed order begins after the d + 1 masks of the order, and has the column of rank d - 1 first.
+    steps = (rank[:, :, None], 2 * rank.shape[1] - rank[:, :, None])
+    return np.mean([np.take_along_axis(gains, step, axis=1) for step in steps], axis=0)

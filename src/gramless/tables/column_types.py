@@ -16,7 +16,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import pairwise
@@ -77,7 +77,6 @@ _PREPROCESSING = {
     "left out": "",
 }
 
-USED_KINDS = ("number", "category", "date", "text")
 # Endings of the names of the numbers that encode a column, by its type.
 _NUMBER_NAMES = {
     "number": [""],
@@ -85,6 +84,7 @@ _NUMBER_NAMES = {
     "date": [" days", " sin year", " cos year", " sin week", " cos week", " sin day", " cos day"],
     "text": [f" words {k}" for k in range(_HASHED_FEATURES)],
 }
+USED_KINDS = tuple(_NUMBER_NAMES)
 
 
 class CellError(ValueError):
@@ -143,7 +143,7 @@ def column_names(X: Any) -> list[str]:
 
 
 def frame_rows(X: Any) -> int:
-    """Return the number of rows of a frame."""
+    """Return the number of rows of a frame or an array."""
     return int(X.num_rows if hasattr(X, "num_rows") else X.shape[0])
 
 
@@ -169,12 +169,11 @@ def _stored_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
         column = X.get_columns()[place] if hasattr(X, "get_columns") else X[:, place]
         return column.to_numpy(), str(column.dtype).startswith(("Categorical", "Enum"))
     column = X.iloc[:, place]
-    kind = str(column.dtype).lower()
-    if kind == "category":
+    if str(column.dtype) == "category":
         return np.asarray(column.astype(object)), True
     if getattr(column.dtype, "tz", None) is not None:
         return column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), False
-    if kind.startswith(("int", "uint", "float")) and column.dtype.kind in "iuf" and not isinstance(column.dtype, np.dtype):
+    if not isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return (values.astype(np.int64) if column.dtype.kind in "iu" and not np.isnan(values).any() else values), False
     return column.to_numpy(), False
@@ -191,10 +190,8 @@ def _is_missing(value: Any) -> bool:
 
 
 def _missing_mask(values: np.ndarray) -> np.ndarray:
-    if values.dtype.kind in "fM":
-        return np.isnan(values) if values.dtype.kind == "f" else np.isnat(values)
-    if values.dtype.kind in "iub":
-        return np.zeros(len(values), dtype=bool)
+    if values.dtype.kind in "fMiub":
+        return np.asarray(values != values)  # true for NaN and NaT
     return np.fromiter((_is_missing(value) for value in values), dtype=bool, count=len(values))
 
 
@@ -204,13 +201,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (Real, Decimal)) and not isinstance(value, (bool, np.bool_))
 
 
-def _is_date(value: Any) -> bool:
-    if not isinstance(value, str):
-        return isinstance(value, (datetime.date, np.datetime64))
-    return _DATE.fullmatch(value) is not None and (parsed_date(value) or parsed_date(value, "month first")) is not None
-
-
-def parsed_date(value: Any, order: str = "day first") -> np.datetime64 | None:
+def parsed_date(value: Any, order: str) -> np.datetime64 | None:
     """Return a date, a time stamp or a string as UTC without a time zone; None for other values."""
     try:
         moment = datetime.datetime.fromisoformat(_iso_text(value, order)) if isinstance(value, str) else value
@@ -332,6 +323,7 @@ def _numbers_the_rows(values: np.ndarray, name: str) -> bool:
     return is_range and len(np.unique(values)) == len(values)
 
 
+@dataclass(eq=False, repr=False)
 class TableColumns(BaseEstimator):
     """Determines the types of the columns of a table, and encodes tables that have the same columns.
 
@@ -373,17 +365,10 @@ class TableColumns(BaseEstimator):
         identifiers.
     """
 
-    def __init__(
-        self,
-        most_levels: int = MOST_LEVELS,
-        text: str = "auto",
-        types: dict[str, str] | None = None,
-        dates: str = "auto",
-    ):
-        self.most_levels = most_levels
-        self.text = text
-        self.types = types
-        self.dates = dates
+    most_levels: int = MOST_LEVELS
+    text: str = "auto"
+    types: dict[str, str] | None = None
+    dates: str = "auto"
 
     @classmethod
     def of_types(cls, types: dict[str, str], formats: Mapping[str, str] | None = None) -> TableColumns:
@@ -466,9 +451,7 @@ class TableColumns(BaseEstimator):
             return "number", ""
         if values.dtype.kind == "M" or self._are_dates(known):
             return "date", ""
-        if all(map(_is_number, known)) and not all(value in MISSING_NUMBERS for value in levels):
-            return "number", ""
-        if is_object and number_format(known) is not None and not all(map(_is_number, known)):
+        if number_format(known) is not None and not all(value in MISSING_NUMBERS for value in levels):
             return "number", ""
         if len(levels) > self.most_levels and len(levels) > 0.5 * len(known):
             if self.text != "leave out":
@@ -477,9 +460,10 @@ class TableColumns(BaseEstimator):
         return "category", ""
 
     def _are_dates(self, known: np.ndarray) -> bool:
-        if not all(map(_is_date, known)):
-            return False
         strings = [value for value in known if isinstance(value, str)]
+        others = all(isinstance(value, (str, datetime.date, np.datetime64)) for value in known)
+        if not others or not all(map(_DATE.fullmatch, strings)):
+            return False
         order = date_order(strings, self.dates)[0]
         return all(parsed_date(value, order) is not None for value in strings)
 
@@ -514,14 +498,11 @@ class TableColumns(BaseEstimator):
 
         A value that does not have the type of its column raises `CellError`.
         """
-        if is_frame(X):
-            names = column_names(X)
-            twice = [name for name, count in Counter(names).items() if count > 1 and name in self.names_]
-            if twice:
-                raise ValueError(f"X has several columns with the name {', '.join(map(repr, twice))}: rename them")
-            places = {name: place for place, name in enumerate(names)}
-        else:
-            places = {name: place for place, name in enumerate(self.names_)}
+        names = column_names(X) if is_frame(X) else self.names_
+        twice = [name for name, count in Counter(names).items() if count > 1 and name in self.names_]
+        if twice:
+            raise ValueError(f"X has several columns with the name {', '.join(map(repr, twice))}: rename them")
+        places = {name: place for place, name in enumerate(names)}
         lacking = [name for name in self.type_of if name not in places]
         if lacking:
             raise ValueError(f"X lacks the columns {lacking}, which the model was fitted with")
@@ -537,7 +518,7 @@ class TableColumns(BaseEstimator):
         """Return the rows of a table as numbers and codes; rows that are encoded already are returned unchanged."""
         if isinstance(X, Encoded):
             return X
-        n = frame_rows(X) if is_frame(X) else int(X.shape[0])
+        n = frame_rows(X)
         numbers: list[np.ndarray] = []
         codes: list[np.ndarray] = []
         kinds = self.type_of
@@ -602,7 +583,7 @@ class TableColumns(BaseEstimator):
             numbers, codes = numbers + width, codes + is_category
         return places
 
-    def encoded_names(self, n_indicators: list[int], effects: list[int]) -> tuple[list[str], list[str]]:
+    def encoded_names(self, n_indicators: Sequence[int], effects: Sequence[int]) -> tuple[list[str], list[str]]:
         """Return the names of the encoded numbers and of the given effects, and of the indicators of all categories."""
         types = self.type_of
         categories = [name for name, kind in types.items() if kind == "category"]
@@ -619,16 +600,6 @@ class TableColumns(BaseEstimator):
     def type_of(self) -> dict[str, str]:
         """Types of the columns that are used, by name."""
         return {name: kind for name, kind in zip(self.names_, self.kinds_, strict=True) if kind in USED_KINDS}
-
-    def unseen(self, X: Any) -> dict[str, int]:
-        """Return the number of values that did not occur in `fit`, for each categorical column that has such values."""
-        typed, levels = self.typed(X), iter(self.levels_)
-        counts = {}
-        for name, kind in self.type_of.items():
-            if kind == "category":
-                known = set(next(levels).tolist())
-                counts[name] = sum(value == value and value not in known for value in typed[name])
-        return {name: count for name, count in counts.items() if count}
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         if not hasattr(self, "kinds_"):

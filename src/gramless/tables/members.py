@@ -8,7 +8,8 @@ parts as large as both budgets allow.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 import numpy as np
@@ -26,12 +27,14 @@ from gramless.tables.losses import ClassLoss, Loss, ValueLoss
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation, has_skewed_numbers
 from gramless.tables.search import (
+    WIDTHS,
     Evaluation,
     Report,
     SearchOptions,
     SettingSearch,
     TableSetting,
     choose,
+    kernel_gamma,
     local_rows,
     make_kernel,
     promising,
@@ -39,38 +42,25 @@ from gramless.tables.search import (
 from gramless.tables.tuning import TUNING, TablesTuning
 
 
+@dataclass(eq=False, repr=False)
 class TableMember(BaseEstimator):
-    """One fitted setting; `points`, `coefs` and `biases` have one item per part of the partition.
+    """One setting; `points`, `coefs` and `biases` have one item per part of the partition, and none before the fit.
 
     With `log`, scores are standardised logarithms of the target, and `factor` and `powers` convert their exponentials to
     means (`ValueLoss.from_scores`). Files of version 0.1.0 have neither `C` nor `powers`.
     """
 
-    def __init__(
-        self,
-        preparation: Preparation,
-        kernel: Kernel,
-        partition: Partition | None,
-        points: list[np.ndarray],
-        coefs: list[np.ndarray],
-        biases: list[np.ndarray],
-        log: bool = False,
-        factor: float = 1.0,
-        description: str = "",
-        C: float | None = None,
-        powers: tuple[float, float] = (1.0, 0.0),
-    ):
-        self.preparation = preparation
-        self.kernel = kernel
-        self.partition = partition
-        self.points = points
-        self.coefs = coefs
-        self.biases = biases
-        self.log = log
-        self.factor = factor
-        self.description = description
-        self.C = C
-        self.powers = powers
+    preparation: Preparation
+    kernel: Kernel
+    log: bool
+    description: str
+    C: float | None = None
+    partition: Partition | None = None
+    points: Sequence[np.ndarray] = ()
+    coefs: Sequence[np.ndarray] = ()
+    biases: Sequence[np.ndarray] = ()
+    factor: float = 1.0
+    powers: tuple[float, float] = (1.0, 0.0)
 
     def scores(self, encoded: Encoded) -> np.ndarray:
         """Return scores of shape (n, k), computed for a bounded number of rows at a time."""
@@ -174,23 +164,18 @@ def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
         loss, spread, search = search.loss, search.spread, new_search(nearby)
         finalists = search.run_local(finalists, spread)
     loss = search.loss
-    candidates, size, reductions = _affordable(finalists, search.rows, loss, n, plan, options)
+    candidates, size, reductions = _affordable(finalists, search, n, plan)
     tuned = time.perf_counter()
     evaluations, fitted = [], dict[TableSetting, TableMember]()
     for candidate in candidates:
         if fitted and report("fit", f"{len(fitted)} of {len(candidates)} settings fitted"):
             break
         setting = candidate.setting
-        known = search.solutions.get(setting) if size == len(search.rows) == n else None
-        unfitted = TableMember(
-            preparations[setting.scaling],
-            make_kernel(setting, search.spread[setting.scaling]),
-            *(None, [], [], []),
-            log=setting.log,
-            description=setting.describe(),
-            C=setting.C,
-        )
-        member, scores = _fit_member(unfitted, encoded, loss, size, plan.for_matrices, report, known, search.rows)
+        found = search.solutions.get(setting) if size == len(search.rows) == n else None
+        known = None if found is None else (found, search.rows)
+        kernel = make_kernel(setting, search.spread[setting.scaling])
+        unfitted = TableMember(preparations[setting.scaling], kernel, setting.log, setting.describe(), setting.C)
+        member, scores = _fit_member(unfitted, encoded, loss, size, plan.for_matrices, report, known)
         fitted[setting] = member
         evaluations.append(_on_all_rows(candidate, scores, order, loss))
     # Select the weights of the average again, on all rows.
@@ -202,22 +187,18 @@ def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
 
 
 def _affordable(
-    finalists: list[Evaluation],
-    rows: np.ndarray,
-    loss: ClassLoss | ValueLoss,
-    n: int,
-    plan: TablePlan,
-    options: SearchOptions,
+    finalists: list[Evaluation], search: SettingSearch, n: int, plan: TablePlan
 ) -> tuple[list[Evaluation], int, list[str]]:
     """Return the settings to fit, the number of rows of a partition, and the reductions that the budgets require."""
     searched = finalists[0].n if finalists else 0
-    tuning, memory = options.tuning, plan.for_matrices
-    sample, fit_seconds = rows[:searched], tuning.shares["fit"] * options.seconds
+    tuning, memory, loss = search.tuning, plan.for_matrices, search.loss
+    sample, fit_seconds = search.rows[:searched], tuning.shares["fit"] * search.options.seconds
     chosen, reductions = choose(finalists, loss, sample, tuning.members), list(plan.reductions)
     if searched == n:
         return [evaluation for evaluation, _ in chosen], n, reductions
     is_divided = part_size(n, 1, fit_seconds, memory, tuning) < n
-    affordable = tuning.partitioned_members if is_divided else members_within(n, fit_seconds, tuning)
+    within_time = int(1.5 * fit_seconds * tuning.single_operations_per_second / n**3)
+    affordable = tuning.partitioned_members if is_divided else max(1, min(tuning.members, within_time))
     if len(chosen) > affordable:
         reductions.append(f"the average has {affordable} of {len(chosen)} settings, to stay within the time budget")
         chosen = choose(finalists, loss, sample, affordable)
@@ -285,11 +266,6 @@ def plan_table(n: int, d: int, k: int, options: SearchOptions) -> TablePlan:
     return TablePlan(table, rows, left, reductions)
 
 
-def members_within(n: int, seconds: float, tuning: TablesTuning = TUNING) -> int:
-    """Return how many settings can be fitted to all rows in `seconds`; at least one."""
-    return max(1, min(tuning.members, int(1.5 * seconds * tuning.single_operations_per_second / n**3)))
-
-
 def part_size(n: int, n_members: int, seconds: float, memory: int, tuning: TablesTuning = TUNING) -> int:
     """Return the number of rows of a local partition: `n`, or as many as the time and memory budgets allow.
 
@@ -326,12 +302,11 @@ def _fit_member(
     size: int,
     memory: int,
     report: Report,
-    known: ExactSolution | None = None,
-    known_rows: np.ndarray | None = None,
+    known: tuple[ExactSolution, np.ndarray] | None = None,
 ) -> tuple[TableMember, np.ndarray]:
     """Return a member fitted to all rows in parts of at most `size` rows, and its leave-one-out scores.
 
-    `known` is the solution of all rows in the order `known_rows`, if a search has computed it.
+    `known` is the solution of all rows and their order, if a search has computed it.
     """
     preparation, kernel, C = unfitted.preparation, unfitted.kernel, unfitted.C
     if C is None:
@@ -349,15 +324,13 @@ def _fit_member(
     Z = loss.targets(np.arange(n), unfitted.log)
     scores = np.empty_like(Z)
     count = int(parts.max()) + 1
-    order = np.argsort(parts, kind="stable")
+    found, order = known or (None, np.argsort(parts, kind="stable"))
     bounds = np.searchsorted(parts[order], np.arange(count + 1))
     solutions: dict[int, ExactSolution] = {}
 
     def solve(part: int) -> None:
         rows = order[bounds[part] : bounds[part + 1]]
-        if known is not None and known_rows is not None:
-            rows = known_rows
-        solution = known or _solve_part(X[rows], kernel, Z[rows], C, loss.weights_of(rows, unfitted.log))
+        solution = found or _solve_part(X[rows], kernel, Z[rows], C, loss.weights_of(rows, unfitted.log))
         for _ in range(TUNING.reweightings if loss.is_robust else 0):
             factors = loss.row_factors(Z[rows, 0] - solution.scores[:, 0])
             solution = _solve_part(X[rows], kernel, Z[rows], C, Loss.weights_of(loss, rows) * factors)
@@ -378,10 +351,10 @@ def _fit_member(
     parallel_for(range(together), solve, workers)
     for part in range(together, count):
         solve(part)
-    found = [solutions[part] for part in range(count)]
-    pieces = [one.points for one in found], [one.coef for one in found], [one.bias for one in found]
+    in_order = [solutions[part] for part in range(count)]
+    points, coefs, biases = ([getattr(one, name) for one in in_order] for name in ("points", "coef", "bias"))
     factor, powers = loss.conversion(scores, np.arange(n), unfitted.log)
-    member = TableMember(preparation, kernel, partition, *pieces, unfitted.log, factor, unfitted.description, C, powers)
+    member = replace(unfitted, partition=partition, points=points, coefs=coefs, biases=biases, factor=factor, powers=powers)
     return member, scores
 
 
@@ -398,3 +371,39 @@ def _solve_part(X: np.ndarray, kernel: Kernel, Z: np.ndarray, C: float, weights:
             return solution
         C /= 10
     raise np.linalg.LinAlgError(f"the kernel matrix of {len(X):,} rows could not be factored with C = {C:g}")
+
+
+@dataclass(frozen=True)
+class SingleSettings:
+    """Fitted scaling and hyperparameters of a single model, the selection method, and its time in seconds."""
+
+    preparation: Preparation
+    C: float
+    gamma: float | None
+    tuned: str
+    seconds: float
+
+
+def tune_single(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOptions) -> SingleSettings:
+    """Return the settings of a single model; select `C` and `gamma` that are None, or use defaults if `tune` is "none"."""
+    began = time.perf_counter()
+    C, gamma, tune, (kernel,) = options.C, options.gamma, options.tune, options.kernels
+    options.report("columns", "preparing the columns")
+    n_levels, effects = options.encodings[""]
+    preparation = Preparation("standard", n_levels, options.seed, effects).fit(encoded)
+    has_gamma = len(WIDTHS[kernel]) > 1
+    if isinstance(gamma, str) or (gamma is None and tune == "none"):
+        variance = 1.0 if gamma == "auto" else float(np.var(preparation(encoded)))
+        gamma = 1.0 / (max(1, preparation.n_columns) * variance) if variance > 0 else 1.0
+    gamma = gamma if has_gamma else None
+    if tune == "none" or (C is not None and (gamma is not None or not has_gamma)):
+        return SingleSettings(preparation, 1.0 if C is None else C, gamma, "no", time.perf_counter() - began)
+    plan = plan_table(len(encoded), preparation.n_columns, loss.n_targets, options)
+    order = sample_order(len(encoded), loss.codes, options.tuning.first_rows, np.random.RandomState(options.seed))
+    rows = order[: min(options.tuning.single_rows, plan.most_rows)]
+    search = SettingSearch(encoded.take(rows), rows, {"standard": preparation}, loss, replace(options, gamma=gamma))
+    best = search.run_single().setting
+    if has_gamma and gamma is None:
+        gamma = kernel_gamma(kernel, best.width, search.spread["standard"])
+    tuned = f"leave-one-out on {len(rows):,} rows, {search.n_evaluated} settings"
+    return SingleSettings(preparation, best.C, gamma, tuned, time.perf_counter() - began)

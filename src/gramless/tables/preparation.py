@@ -11,6 +11,9 @@ difference in one of them counts about as much as one standard deviation of a nu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
@@ -62,6 +65,7 @@ def normal_ranks(X: np.ndarray, fitted: QuantileTransformer) -> np.ndarray:
     return ndtri(np.clip(ranks, _SMALLEST_RANK, 1 - _SMALLEST_RANK))
 
 
+@dataclass(eq=False, repr=False)
 class Preparation(BaseEstimator):
     """Scaling that is fitted on encoded training rows and called on encoded rows.
 
@@ -69,22 +73,14 @@ class Preparation(BaseEstimator):
     `random_state` selects the rows for quantiles of large tables.
     """
 
-    def __init__(
-        self,
-        scaling: str = "standard",
-        n_levels: list[int] | None = None,
-        random_state: int = 0,
-        effects: list[int] | None = None,
-    ):
-        self.scaling = scaling
-        self.n_levels = n_levels
-        self.random_state = random_state
-        self.effects = effects
+    scaling: str = "standard"
+    n_levels: Sequence[int] = ()
+    random_state: int = 0
+    effects: Sequence[int] = ()
 
     def numbers(self, encoded: Encoded) -> np.ndarray:
         """Return the numbers and the effects that are used."""
-        used = getattr(self, "effects", None)  # absent in files of version 0.1.0
-        return np.hstack([encoded.numbers, encoded.effects[:, used]]) if used else encoded.numbers
+        return np.hstack([encoded.numbers, encoded.effects[:, self.effects]]) if self.effects else encoded.numbers
 
     def fit(self, encoded: Encoded) -> Preparation:
         """Compute medians, quantiles, means and standard deviations."""
@@ -96,15 +92,11 @@ class Preparation(BaseEstimator):
             [np.median(numbers[~missing[:, k], k]) if not missing[:, k].all() else 0.0 for k in range(d)]
         )
         filled = np.where(missing, self.medians_, numbers)
-        low = filled.min(axis=0) if n else np.zeros(d)
-        high = filled.max(axis=0) if n else np.zeros(d)
+        low, high = filled.min(axis=0), filled.max(axis=0)
         self.two_valued_ = ((filled == low) | (filled == high)).all(axis=0)
         self.low_, self.range_ = low, np.where(high > low, high - low, 1.0)
-        self.logged_ = (
-            np.abs(skewness(numbers[:_SAMPLED_ROWS])) > _SKEWED if self.scaling == "log" and d else np.zeros(d, bool)
-        )
-        self.centres_ = self.medians_
-        spread = np.median(np.abs(filled - self.centres_), axis=0) if n else np.ones(d)
+        self.logged_ = (np.abs(skewness(numbers[:_SAMPLED_ROWS])) > _SKEWED) & (self.scaling == "log")
+        spread = np.median(np.abs(filled - self.medians_), axis=0)
         self.units_ = np.where(spread > 0, spread, np.where(filled.std(axis=0) > 0, filled.std(axis=0), 1.0))
         if self.scaling == "quantile" and d:
             self.quantiles_ = QuantileTransformer(
@@ -126,7 +118,7 @@ class Preparation(BaseEstimator):
         if self.scaling == "quantile" and filled.shape[1]:
             shaped = np.minimum(np.maximum(normal_ranks(filled, self.quantiles_), -_CLIP), _CLIP)
         elif self.scaling == "log":
-            units = (filled - self.centres_) / self.units_
+            units = (filled - self.medians_) / self.units_
             shaped = np.where(self.logged_, np.sign(units) * np.log1p(np.abs(units)), filled)
         return np.where(self.two_valued_, (filled - self.low_) / self.range_, shaped)
 
@@ -136,18 +128,18 @@ class Preparation(BaseEstimator):
         missing = np.isnan(numbers)
         shaped = (self._shaped(np.where(missing, self.medians_, numbers)) - self.means_) / self.scales_
         pieces = [shaped, missing[:, self.with_missing_].astype(np.float64)]
-        for column, count in zip(encoded.codes.T, self.n_levels or [], strict=True):
+        for column, count in zip(encoded.codes.T, self.n_levels, strict=True):
             pieces.append((column[:, None] == np.arange(count)[None, :]).astype(np.float64))
         return np.ascontiguousarray(np.hstack(pieces))
 
     @property
     def n_columns(self) -> int:
         """Number of scaled columns."""
-        return len(self.medians_) + len(self.with_missing_) + sum(self.n_levels or [])
+        return len(self.medians_) + len(self.with_missing_) + sum(self.n_levels)
 
     @property
     def groups(self) -> np.ndarray:
         """Group of each scaled column; columns in a group, those of one category, share a learned scale."""
-        counts = self.n_levels or []
-        alone = self.n_columns - sum(counts)
-        return np.concatenate([np.arange(alone), alone + np.repeat(np.arange(len(counts)), counts)]).astype(np.intp)
+        alone = self.n_columns - sum(self.n_levels)
+        of_levels = np.repeat(np.arange(len(self.n_levels)), self.n_levels)
+        return np.concatenate([np.arange(alone), alone + of_levels]).astype(np.intp)

@@ -25,17 +25,16 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from gramless._core.threads import blas_threads, one_blas_thread, run_round_robin
-from gramless.inference.leave_one_out import solve_dense
 from gramless.kernels import Kernel, ScaledColumns, as_kernel
 from gramless.tables.column_types import TARGET_ENCODED, Encoded
-from gramless.tables.exact import CachedMatrices, ExactSolution, solve_exact, upper_kernel_matrix
+from gramless.tables.exact import CachedMatrices, ExactSolution, ScaleProblem, solve_exact
 from gramless.tables.losses import ClassLoss, ValueLoss
-from gramless.tables.metric import learn_scales
 from gramless.tables.partition import Partition
 from gramless.tables.preparation import Preparation
 from gramless.tables.tuning import TUNING, TablesTuning
 
 T = TypeVar("T")
+Scales: TypeAlias = tuple[float, ...]
 Report: TypeAlias = Callable[[str, str], bool]
 """Progress callback `report(stage, message)`; returns True if the search is to stop."""
 
@@ -68,7 +67,7 @@ class TableSetting:
     width: float
     C: float
     log: bool = False
-    scales: tuple[float, ...] | None = None
+    scales: Scales | None = None
 
     def describe(self) -> str:
         """Return a description of the setting as text."""
@@ -107,15 +106,6 @@ class Evaluation:
     predictions: np.ndarray
 
 
-@dataclass
-class HalfScales:
-    """Column scales learned from the even and from the odd rows among the first `rows` rows."""
-
-    even: tuple[float, ...]
-    odd: tuple[float, ...]
-    rows: int
-
-
 def narrowed_evaluations(starts: int, evaluations: int) -> int:
     """Return the number of evaluations of a search that continues from the better half of the starts."""
     return starts + -(-starts // 2) * (evaluations - 1)
@@ -137,7 +127,7 @@ class SearchOptions:
     encodings: dict[str, tuple[list[int], list[int]]] = field(default_factory=lambda: {"": ([], [])})
     kernels: tuple[str, ...] = KERNELS
     C: float | None = None
-    gamma: float | str | None = None
+    gamma: Any = None
     tune: str = "loo"
     column_scales: str = "learned"
     seconds: float = np.inf
@@ -160,8 +150,7 @@ def _step(do: Callable[..., T], *arguments: Any) -> Generator[None, None, T]:
 class SettingSearch:
     """State of one search over settings.
 
-    `rows` are the training rows of `encoded`, in the order in which the sample grows. A `gamma` other than None is not
-    searched.
+    `rows` are the training rows of `encoded`, in the order in which the sample grows.
     """
 
     def __init__(
@@ -171,18 +160,18 @@ class SettingSearch:
         preparations: dict[str, Preparation],
         loss: ClassLoss | ValueLoss,
         options: SearchOptions,
-        gamma: float | None = None,
     ):
         self.rows, self.loss = rows, loss
         self.groups = {scaling: prepare.groups for scaling, prepare in preparations.items()}
-        self.options, self.tuning, self.C, self.gamma = options, options.tuning, options.C, gamma
+        self.options, self.tuning, self.C, self.gamma = options, options.tuning, options.C, options.gamma
         self._stage, self._stopped = "", False
         self.n_evaluated, self._best = 0, Evaluation(TableSetting("standard", "rbf", 1.0, 1.0), np.inf, 0, np.empty(0))
         self._most = 0
         self.X = {scaling: prepare(encoded) for scaling, prepare in preparations.items()}
         self.spread = {scaling: max(float(X.var(axis=0).sum()), 1e-12) for scaling, X in self.X.items()}
         self.evaluated: dict[tuple[TableSetting, int], Evaluation] = {}
-        self.halves: dict[tuple[float, ...], HalfScales] = {}
+        # For averaged column scales, those learned from the even and from the odd rows among the first rows; their number.
+        self.halves: dict[Scales, tuple[tuple[Scales, Scales], int]] = {}
         # Solutions of settings on the full sample, reused by the fit if the sample contains all rows.
         self.solutions: dict[TableSetting, ExactSolution] = {}
         self._counting = Lock()
@@ -204,19 +193,6 @@ class SettingSearch:
         with one_blas_thread():
             return run_round_robin(list(jobs), at_once)
 
-    def _evaluation(self, setting: TableSetting, n: int, scores: np.ndarray | None) -> Evaluation:
-        """Return the evaluation of leave-one-out scores, count it and report it; the loss is infinite without scores."""
-        evaluation = Evaluation(setting, np.inf, n, np.empty(0))
-        if scores is not None:
-            evaluation.predictions = self.loss.predictions(scores, self.rows[:n], setting.log)
-            evaluation.loss = self.loss(evaluation.predictions, self.rows[:n])
-        with self._counting:
-            self.n_evaluated += 1
-            if (n, -evaluation.loss) > (self._best.n, -self._best.loss):
-                self._best = evaluation
-            self.report(self._stage)
-        return evaluation
-
     def evaluate(
         self, setting: TableSetting, n: int, cached: dict[TableSetting, CachedMatrices] | None = None
     ) -> Evaluation:
@@ -230,50 +206,42 @@ class SettingSearch:
                 cached.clear()
                 cached[same_kernel] = matrices
             kernel = make_kernel(setting, self.spread[setting.scaling])
-            rows = self.rows[:n]
-            targets, ridge = self.loss.targets(rows, setting.log), self.loss.ridge(setting.C, rows, setting.log)
-            X = self.X[setting.scaling][:n]
-            solution = solve_exact(X, kernel, targets, ridge, cached=matrices)
-            self.evaluated[key] = self._evaluation(setting, n, None if solution is None else solution.scores)
-            if solution is not None and n == len(self.rows):
-                self.solutions[setting] = solution
+            rows, X = self.rows[:n], self.X[setting.scaling][:n]
+            Z, ridge = self.loss.targets(rows, setting.log), self.loss.ridge(setting.C, rows, setting.log)
+            solution = solve_exact(X, kernel, Z, ridge, matrices)
+            evaluation = self.evaluated[key] = Evaluation(setting, np.inf, n, np.empty(0))
+            if solution is not None:
+                evaluation.predictions = self.loss.predictions(solution.scores, rows, setting.log)
+                evaluation.loss = self.loss(evaluation.predictions, rows)
+                if n == len(self.rows):
+                    self.solutions[setting] = solution
+            with self._counting:
+                self.n_evaluated += 1
+                if (n, -evaluation.loss) > (self._best.n, -self._best.loss):
+                    self._best = evaluation
+                self.report(self._stage)
         return self.evaluated[key]
 
-    def line_search(self, start: TableSetting, n: int) -> Evaluation:
-        """Return the best `C` for the first `n` rows, searched in factors of ten from `start` with one kernel matrix."""
-        X = self.X[start.scaling][:n]
-        K = upper_kernel_matrix(X, make_kernel(start, self.spread[start.scaling]))
-        Z = self.loss.targets(self.rows[:n], False)
-        smallest, largest = self.tuning.smallest_C, self.tuning.largest_C
-
-        def at(C: float) -> Evaluation:
-            A = K.copy()
-            A.flat[:: n + 1] += self.loss.ridge(C, self.rows[:n])
-            found = solve_dense(A, Z)
-            return self._evaluation(replace(start, C=C), n, None if found is None else found[2])
-
-        here = at(start.C)
-        for step in (self.tuning.first_C_step, 1 / self.tuning.first_C_step) if self.C is None else ():
-            moved = False
-            while smallest <= here.setting.C * step <= largest and not self._stopped:
-                there = at(here.setting.C * step)
-                if not there.loss < here.loss:
-                    break
-                here, moved = there, True
-            if moved:
-                break
-        return here
+    def line_search(self, start: TableSetting, n: int) -> Steps:
+        """Return a search for the best `C` for the first `n` rows, in factors of ten from `start`."""
+        step = self.tuning.first_C_step
+        return self._greedy_search(start, n, np.inf, [(step, 1.0), (1 / step, 1.0)])
 
     def coordinate_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
-        """Search greedily in `C` and width: accept the first improving move, and try the last successful direction first."""
+        """Return a search in `C` and width, with a limited number of evaluations."""
+        C_step, width_step = self.tuning.C_step, self.tuning.width_step
+        moves = [(C_step, 1.0), (1 / C_step, 1.0)]
+        if self.gamma is None and len(WIDTHS[start.kernel]) > 1:
+            moves += [(1.0, width_step), (1.0, 1 / width_step)]
+        return self._greedy_search(start, n, evaluations, moves)
+
+    def _greedy_search(self, start: TableSetting, n: int, evaluations: float, moves: list[tuple[float, float]]) -> Steps:
+        """Search by factors of `C` and width: accept the first improving move, and try the last successful one first."""
         # Every other move changes only C, so that its setting reuses the kernel matrix.
         cached: dict[TableSetting, CachedMatrices] = {}
         here = self.evaluate(start, n, cached)
         yield
-        C_step, width_step = self.tuning.C_step, self.tuning.width_step
-        moves = [(C_step, 1.0), (1 / C_step, 1.0)] if self.C is None else []
-        if self.gamma is None and len(WIDTHS[start.kernel]) > 1:
-            moves += [(1.0, width_step), (1.0, 1 / width_step)]
+        moves = [move for move in moves if self.C is None or move[0] == 1.0]
         spent, visited = 1, {start}
         while spent < evaluations and not self._stopped:
             for move in list(moves):
@@ -296,21 +264,16 @@ class SettingSearch:
                 break
         return here
 
-    def _widths(self, scaling: str, kernel: str) -> tuple[float, ...]:
-        if self.gamma is None or kernel == "linear":
-            return WIDTHS[kernel]
-        return (kernel_width(kernel, self.gamma, self.spread[scaling]),)
-
     def first(self, n: int) -> list[Evaluation]:
         """Evaluate all combinations on few rows; return the best evaluation of each family, in ascending order of loss."""
         start_C = self.tuning.start_C if self.C is None else self.C
 
         def widths(scaling: str, kernel: str) -> Steps:
-            found: list[Evaluation] = []
-            C = start_C
-            for width in self._widths(scaling, kernel):
-                found.append(self.line_search(TableSetting(scaling, kernel, width, C), n))
-                yield
+            found, C, tried = list[Evaluation](), start_C, WIDTHS[kernel]
+            if self.gamma is not None and kernel != "linear":
+                tried = (kernel_width(kernel, self.gamma, self.spread[scaling]),)
+            for width in tried:
+                found.append((yield from self.line_search(TableSetting(scaling, kernel, width, C), n)))
                 C = found[-1].setting.C if np.isfinite(found[-1].loss) else start_C
                 if self._stopped:
                     break
@@ -324,7 +287,9 @@ class SettingSearch:
         others = [one for one in dict.fromkeys(others) if one.scaling in self.X]
         if others:
             self.report(f"evaluating logarithms of skewed columns and target-encoded categories, {n:,} rows")
-            found += self._each(_step(self.line_search, one, n) for one in others)
+            found += self._each(self.line_search(one, n) for one in others)
+        if not _finite(found):
+            raise ValueError(NOTHING_FITTED)
         return _best_of_each(found, _family)
 
     def learn(self, starts: Sequence[TableSetting], rows: int) -> list[TableSetting]:
@@ -339,10 +304,10 @@ class SettingSearch:
             gamma = kernel_gamma(start.kernel, start.width, self.spread[start.scaling])
             steps, logs = self.tuning.learning_steps, np.zeros(int(groups.max()) + 1)
             if start.scales is not None:
-                own = self.halves[start.scales]
-                steps, logs[groups] = -(-steps // 2), np.log(own.odd if first else own.even)
-            arguments = (X, groups, start.kernel, gamma, start.C, self.loss, self.rows[half], start.log)
-            return learn_scales(*arguments, steps=steps, logs=logs)
+                own, _ = self.halves[start.scales]
+                steps, logs[groups] = -(-steps // 2), np.log(own[first])
+            problem = ScaleProblem(X, groups, start.kernel, gamma, self.loss, self.rows[half], start.log)
+            return problem.learn(logs, start.C, steps)
 
         halves = self._each(_step(learned, start, first) for start in starts for first in (0, 1))
         return [self._joined(start, halves[2 * k : 2 * k + 2], rows) for k, start in enumerate(starts)]
@@ -353,31 +318,30 @@ class SettingSearch:
         mean = np.mean(logs, axis=0)
         # Both halves get the geometric mean of the averaged scales, so that one width suits all three scale vectors.
         even, odd, both = (self._scales(one - one.mean() + mean.mean(), start.scaling) for one in (*logs, mean))
-        self.halves[both] = HalfScales(even, odd, rows)
+        self.halves[both] = (even, odd), rows
         C = float(np.clip(np.exp(np.mean(Cs)), self.tuning.smallest_C, self.tuning.largest_C))
         return replace(start, scales=both, C=C)
 
-    def _scales(self, logs: np.ndarray, scaling: str) -> tuple[float, ...]:
+    def _scales(self, logs: np.ndarray, scaling: str) -> Scales:
         return tuple(float(f"{scale:.6g}") for scale in np.exp(logs)[self.groups[scaling]])
 
     def unbiased_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
-        """Run a coordinate search and return its result, with predictions by scales learned without the predicted rows."""
-        evaluation = yield from self.coordinate_search(start, n, evaluations)
-        return (yield from self.unbiased(evaluation))
+        """Run a coordinate search and return its result, with predictions by scales learned without the predicted rows.
 
-    def unbiased(self, evaluation: Evaluation) -> Steps:
-        """Return the evaluation in which each row is predicted by scales learned from the other half of the rows."""
-        setting, n = evaluation.setting, evaluation.n
-        halves = self.halves.get(setting.scales or ())
-        if halves is None or halves.rows < self.tuning.negligible_share * n or not np.isfinite(evaluation.loss):
+        Each row is predicted by the scales that were learned from the other half of the rows.
+        """
+        evaluation = yield from self.coordinate_search(start, n, evaluations)
+        setting = evaluation.setting
+        (even, odd), n_learned = self.halves.get(setting.scales or (), (((), ()), 0))
+        if n_learned < self.tuning.negligible_share * n or not np.isfinite(evaluation.loss):
             return evaluation
         predictions = evaluation.predictions.copy()
-        for scales, start in ((halves.odd, 0), (halves.even, 1)):
+        for scales, first in ((odd, 0), (even, 1)):
             there = self.evaluate(replace(setting, scales=scales), n)
             yield
             if not np.isfinite(there.loss):
                 return there
-            half = slice(start, halves.rows, 2)
+            half = slice(first, n_learned, 2)
             predictions[half] = there.predictions[half]
         return Evaluation(setting, self.loss(predictions, self.rows[:n]), n, predictions)
 
@@ -385,13 +349,12 @@ class SettingSearch:
         """Evaluate all settings, and run a coordinate search from those of the better half that are not hopeless."""
         first = self._each(_step(self.evaluate, start, n) for start in starts)
         plain = [one for one in first if one.setting.scales is None]
-        # The loss of learned scales is too low before `unbiased`, so that it is compared with that of learned scales only.
+        # The loss of learned scales is too low before `unbiased_search`, so that it is compared with such losses only.
         learned = promising([one for one in first if one.setting.scales is not None], self.loss, self.rows[:n], self.tuning)
         kept = _finite(promising(plain, self.loss, self.rows[:n], self.tuning) + learned)[: -(-len(first) // 2)]
-        jobs = [self.unbiased_search(one.setting, n, evaluations) for one in kept]
-        return self._each(
-            [*jobs, *(self.unbiased(one) for one in [*plain, *learned] if all(one is not other for other in kept))]
-        )
+        others = [one for one in [*plain, *learned] if all(one is not other for other in kept)]
+        jobs = [(one, evaluations) for one in kept] + [(one, 1) for one in others]
+        return self._each(self.unbiased_search(one.setting, n, count) for one, count in jobs)
 
     def _reweight(self, found: list[Evaluation]) -> None:
         """Update the weights of a robust loss by the residuals of the best setting."""
@@ -414,8 +377,6 @@ class SettingSearch:
         n_widths = scalings * sum(len(WIDTHS[kernel]) for kernel in self.options.kernels)
         self._expect((n_widths + 4) * (1 + decades), second, third)
         families = self.first(min(most, t.first_rows))
-        if not families:
-            return []
         self._reweight(families)
         evaluations = narrowed_evaluations(t.families, t.family_evaluations)
         rows = rows_within(t.shares["second"] * self.options.seconds, evaluations, t)
@@ -481,8 +442,6 @@ class SettingSearch:
         """Return the best setting of one scaling and one kernel, on at most `single_rows` rows."""
         n = min(len(self.rows), self.tuning.single_rows)
         families = self.first(min(n, self.tuning.first_rows))
-        if not families:
-            raise ValueError(NOTHING_FITTED)
         self.report(f"coordinate search, {n:,} rows")
         return self._each([self.coordinate_search(families[0].setting, n, self.tuning.single_evaluations)])[0]
 

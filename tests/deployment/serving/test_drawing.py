@@ -167,6 +167,7 @@ def test_error_for_port_in_use_has_the_port():
     from rich.console import Console
 
     from gramless.cli.errors import InputError
+    from gramless.cli.options import DemoSettings
     from gramless.cli.serve import demo
 
     with socket.socket() as taken:
@@ -174,4 +175,4 @@ def test_error_for_port_in_use_has_the_port():
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port}"):
-            demo(port, None, Console(quiet=True), rows=100, atoms=8)
+            demo(DemoSettings(port), Console(quiet=True), rows=100, atoms=8)

@@ -24,7 +24,8 @@ from gramless.cli.options import TrainSettings
 from gramless.cli.serve import load_scorer, named_files
 from gramless.cli.train import train
 from gramless.deployment.serving.app import scoring_app
-from gramless.deployment.serving.models import RequestBatcher
+from gramless.deployment.serving.metrics import Metrics
+from gramless.deployment.serving.models import ModelStore, RequestBatcher
 from gramless.deployment.serving.requests import BodyReader, RequestRows
 from gramless.deployment.serving.scorer import RequestError, Scores
 from gramless.deployment.tuning import Limits
@@ -342,14 +343,30 @@ def test_waiting_requests_form_the_next_batch():
         tasks = [asyncio.create_task(batches.submit({"x": np.full(2, float(k))})) for k in range(6)]
         await asyncio.sleep(0.05)
         go.set()
-        found = await asyncio.gather(*tasks)
-        await batches.close()
-        return found
+        return await asyncio.gather(*tasks)
 
     found = in_a_loop(work())
     assert [one.predictions.tolist() for one in found] == [[2.0 * k] * 2 for k in range(6)]
     # All six requests arrive before the first batch starts; a batch has at most eight rows.
     assert sizes == [8, 4]
+
+
+def test_request_that_is_read_during_a_reload_is_scored_by_the_old_model(files):
+    """The model of a request is determined before its body is read, which may take seconds."""
+
+    async def work():
+        store = ModelStore({"plain": files / "plain.skops"}, load_scorer, Limits(), Metrics())
+        old = store.get(None)
+        await store.reload()
+        assert store.get(None) is not old
+        return old, await old.batcher.submit({name: np.array([2.0]) for name in ("x0", "x1", "x2")})
+
+    old, scores = in_a_loop(work())
+    assert scores.predictions.tolist() == [1]
+    (thread,) = old.batcher._thread._threads
+    del old
+    thread.join(10)  # the thread of a replaced model ends
+    assert not thread.is_alive()
 
 
 def test_error_fails_one_request_and_queue_is_bounded():
@@ -370,9 +387,7 @@ def test_error_fails_one_request_and_queue_is_bounded():
         with pytest.raises(RequestError, match="3 rows are waiting"):
             await batches.submit({"x": np.array([3.0])})
         go.set()
-        found = await asyncio.gather(first, *tasks, return_exceptions=True)
-        await batches.close()
-        return found
+        return await asyncio.gather(first, *tasks, return_exceptions=True)
 
     found = in_a_loop(work())
     assert [one.predictions.tolist() for one in (found[0], found[1], found[3])] == [[0.0], [1.0], [2.0]]
@@ -395,7 +410,6 @@ def test_fast_model_runs_in_event_loop_and_slow_model_in_thread():
         pause[0] = 0.05
         for _ in range(10):
             await batches.submit({"x": np.array([0.0])})
-        await batches.close()
 
     in_a_loop(work(6))
     in_thread = [name.startswith("scores") for name in threads]

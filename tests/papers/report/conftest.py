@@ -50,7 +50,7 @@ SPECS = (
         product(method=["budget", HOSTILE], budget=[0.2, 0.6, 1.0]),
         seeds=(0, 1, 2),
         views=(
-            Pictures("atoms", f"Atoms {HOSTILE}"),
+            Pictures(key="atoms", title=f"Atoms {HOSTILE}"),
             Curve("budget", "accuracy"),
             Curve("budget", "seconds", facet="method", log_y=True),
             Table(),

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from gramless.papers.experiments.declarations import Curve, Reference
-from gramless.papers.report.charts import ChartLine, LineChart, draw
+from gramless.papers.report.charts import ChartLine, draw
 from gramless.papers.report.page import data_url
 
 
 def chart_of(lines, y="residual", log_y=False, **options):
-    return LineChart(Curve("x", y, log_y=log_y), lines, **options)
+    return draw(Curve("x", y, log_y=log_y), lines, **options)
 
 
 def parsed(chart):
-    return ElementTree.fromstring(draw(chart))
+    return ElementTree.fromstring(chart)
 
 
 def y_ticks(svg):
@@ -82,7 +82,7 @@ def test_axes_contain_all_values_and_have_ticks(values, log):
 
 def test_tooltips_and_colours_of_the_page():
     lines = [ChartLine("<a> & b", [1, 2, 3], [1.0, 2.0, 3.0], [0.1, 0.1, 0.1], colour=3)]
-    text = draw(chart_of(lines, levels=[Reference(2.0, "Fig. 1", spread=0.5)], paper_points=[(1, 2.5, 0)]))
+    text = chart_of(lines, levels=[Reference(2.0, "Fig. 1", spread=0.5)], at_x=[(1, 2.5, 0)])
     svg = ElementTree.fromstring(text)
     titles = [one.text for one in svg.iter("title")]
     assert titles == ["<a> & b", "<a> & b 1: 1", "<a> & b 2: 2", "<a> & b 3: 3"]

@@ -3,7 +3,7 @@
 from gramless.papers.experiments.claims import check_claim
 from gramless.papers.experiments.declarations import Cause, Claim, Comparison
 from gramless.papers.experiments.measures import Measure
-from gramless.papers.report.claims import claim_values
+from gramless.papers.report.formatting import claim_values
 
 
 def record(method, share, seed, accuracy):

@@ -28,6 +28,7 @@ from gramless.papers.report.formatting import (
     varying_among,
 )
 from gramless.papers.report.page import command
+from gramless.papers.report.peers import peers
 
 RESULTS = pathlib.Path(__file__).parents[3] / "benchmarks" / "results"
 
@@ -181,6 +182,19 @@ def test_tables_of_other_packages_use_the_benchmark_records(report_specs):
     assert duration(intel) in text
     assert f"{intel / fits['gramless']['fit_seconds']:.1f}" in text
     assert "mean rank" in text
+
+
+def test_errors_on_tables_are_those_of_the_methods_with_records_of_all_tables(tmp_path):
+    keys = ("a/0/gramless", "a/0/trees", "a/0/trees, tuned", "a/1/gramless", "b/0/gramless", "b/0/trees")
+    errors = (0.1, 0.2, 0.0, 0.3, 5.0, 4.0)
+    about = {"a": {"kind": "classes", "rows": 100}, "b": {"kind": "values", "rows": 200}}
+    results = {key: {"error": error, **about[key[0]]} for key, error in zip(keys, errors, strict=True)}
+    (tmp_path / "tables.json").write_text(json.dumps({"results": results}))
+    (shown,) = peers(tmp_path)
+    assert shown["heads"] == ["table", "gramless", "trees"]
+    mean_ranks, *rows = shown["rows"]
+    assert mean_ranks == ["mean rank", "1.50", "1.50"]
+    assert rows == [["a, 100 rows", "10.0 %", "20.0 %"], ["b, 200 rows", "5", "4"]]
 
 
 def test_curve_of_two_points_has_no_figure(report_specs, report_records):

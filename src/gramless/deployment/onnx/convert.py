@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from gramless.deployment.onnx.transformers import column_parts, named_columns, t
 from gramless.svm.multiclass import SupportVectorModel
 
 Outputs = dict[str, Tensor]
-ModelGraph = Callable[[Any, Tensor], Outputs]
+ModelGraph = Callable[[Any, Any], Outputs]
 # Pairwise probabilities are clipped as in `gramless.inference.probabilities`.
 _SMALLEST = 1e-7
 # Diagonal added to the coupling matrix, which is singular if all pairwise probabilities are consistent.
@@ -73,12 +72,11 @@ def to_onnx(model: Any) -> Any:
     """
     if importlib.util.find_spec("onnx") is None:
         raise ImportError("writing ONNX needs the package onnx: pip install 'gramless[onnx]'")
-    model = getattr(model, "onnx_source", model)  # the pipeline of a model that `gramless train` saved
+    model = getattr(model, "pipeline", model)  # the pipeline of a model that `gramless train` saved
     *steps, estimator = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
-    name = type(estimator).__name__
-    is_table = type(estimator) in TABLE_MODELS
-    if not is_table and type(estimator) not in MODEL_GRAPHS:
-        known = ", ".join(sorted(cls.__name__ for cls in (*MODEL_GRAPHS, *TABLE_MODELS)))
+    name, is_table = type(estimator).__name__, isinstance(estimator, gramless.TableClassifier | gramless.TableRegressor)
+    if type(estimator) not in MODEL_GRAPHS:
+        known = ", ".join(sorted(cls.__name__ for cls in MODEL_GRAPHS))
         raise ValueError(f"{name} cannot be written as ONNX operators; those that can: {known}")
     check_is_fitted(estimator)
     if getattr(estimator, "multilabel_", False):
@@ -88,19 +86,18 @@ def to_onnx(model: Any) -> Any:
     # Transformers compute in float64 for every precision of the estimator.
     dtype = np.dtype(np.float64) if steps or is_table else _precision(estimator)
     graph = Graph(dtype)
+    x: Any
     if is_table:
-        outputs = _table(estimator, _inputs_of_columns(graph, table_columns(estimator)))
+        x = _inputs_of_columns(graph, table_columns(estimator))
+    elif steps and isinstance(steps[0], ColumnTransformer):
+        x = column_parts(steps[0], _inputs_of_columns(graph, named_columns(steps[0])))
+        steps = steps[1:]
     else:
-        if steps and isinstance(steps[0], ColumnTransformer):
-            x = column_parts(steps[0], _inputs_of_columns(graph, named_columns(steps[0])))
-            steps = steps[1:]
-        else:
-            width = int(getattr((*steps, estimator)[0], "n_features_in_", estimator.n_features_in_))
-            x = graph.input("X", dtype, ["n", width])
-        for step in steps:
-            x = transformed(step, x)
-        outputs = MODEL_GRAPHS[type(estimator)](estimator, x)
-    for output, value in outputs.items():
+        width = int(getattr((*steps, estimator)[0], "n_features_in_", estimator.n_features_in_))
+        x = graph.input("X", dtype, ["n", width])
+    for step in steps:
+        x = transformed(step, x)
+    for output, value in MODEL_GRAPHS[type(estimator)](estimator, x).items():
         element = label_values(estimator.classes_).dtype if output == "label" else dtype
         flat = output == "label" or (output == "prediction" and _has_one_output(estimator))
         graph.output(output, value, element, ["n"] if flat else ["n", None])
@@ -238,15 +235,12 @@ def coupled(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
     `Q` is the positive semi-definite matrix of `gramless.inference.probabilities`. Gaussian elimination therefore needs no
     pivoting; the graph has one step for each class.
     """
-    k, pairs = n_classes, list(combinations(range(n_classes), 2))
+    k, (first, second) = n_classes, _pairs(n_classes)
     r = _sigmoid(scores, parameters).op("Clip", _SMALLEST, 1 - _SMALLEST)
     other = 1.0 - r
     # Entries of Q are sums of products of pairs: constant matrices arrange them.
-    squares, products = np.zeros((2, len(pairs), k * k)), np.zeros((len(pairs), k * k))
-    for number, (i, j) in enumerate(pairs):
-        squares[0, number, j * k + j] = squares[1, number, i * k + i] = 1.0
-        products[number, i * k + j] = products[number, j * k + i] = -1.0
-    Q = (r * r) @ squares[0] + (other * other) @ squares[1] + (r * other) @ products
+    products = -np.einsum("pi,pj->pij", first + second, first + second) * (1 - np.eye(k))
+    Q = (r * r) @ _diagonals(second) + (other * other) @ _diagonals(first) + (r * other) @ products.reshape(-1, k * k)
     rows = Q.op("Reshape", np.array([-1, k, k])) + _RIDGE * np.eye(k)
     ones = rows.op("Gather", np.array([0]), axis=2) * 0.0 + 1.0
     system = rows.op("Concat", ones, axis=2)
@@ -263,13 +257,21 @@ def coupled(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
 
 def vote_scores(scores: Tensor, n_classes: int) -> Tensor:
     """Return the votes of the pairs for each class, plus a confidence below one half that breaks ties."""
-    pairs = list(combinations(range(n_classes), 2))
-    first, second = np.zeros((2, len(pairs), n_classes))
-    for p, (i, j) in enumerate(pairs):
-        first[p, i] = second[p, j] = 1.0
+    first, second = _pairs(n_classes)
     wins = (scores > 0.0).as_float()
     confidence = scores @ (first - second)
     return wins @ first + (1.0 - wins) @ second + confidence / ((confidence.op("Abs") + 1.0) * 3.0)
+
+
+def _pairs(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return indicators of the first and of the second class of each pair, of shape (n_pairs, n_classes)."""
+    first, second = np.triu_indices(n_classes, 1)
+    return np.eye(n_classes)[first], np.eye(n_classes)[second]
+
+
+def _diagonals(indicators: np.ndarray) -> np.ndarray:
+    """Return diagonal matrices of the rows, each as a row."""
+    return np.stack([np.diag(row).ravel() for row in indicators])
 
 
 def _sigmoid(scores: Tensor, parameters: np.ndarray) -> Tensor:
@@ -288,7 +290,6 @@ MODEL_GRAPHS: dict[type, ModelGraph] = {
     **dict.fromkeys((gramless.FourierLSSVC, gramless.FourierLSSVR), _fourier),
     **dict.fromkeys((gramless.KernelSVC, gramless.KernelSVR, gramless.MKLClassifier), _support_vectors),
     gramless.KernelOneClassSVM: _one_class,
+    **dict.fromkeys((gramless.TableClassifier, gramless.TableRegressor), _table),
 }
-"""Functions that write estimators as ONNX operators, by type."""
-TABLE_MODELS = (gramless.TableClassifier, gramless.TableRegressor)
-"""Estimators of tables, which have one input for each column."""
+"""Functions that write estimators as ONNX operators, by type; those of tables take one input for each column."""

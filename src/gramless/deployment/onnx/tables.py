@@ -124,7 +124,7 @@ def _year_start(days: Tensor) -> Tensor:
 
 def _prepared(model: Preparation, encoded: _EncodedColumns) -> Tensor:
     pieces = []
-    columns = encoded.numbers + [encoded.effects[k] for k in getattr(model, "effects", None) or []]
+    columns = encoded.numbers + [encoded.effects[k] for k in model.effects]
     if columns:
         numbers = columns[0].graph.concat(columns)
         missing = numbers.op("IsNaN")
@@ -132,7 +132,7 @@ def _prepared(model: Preparation, encoded: _EncodedColumns) -> Tensor:
         pieces.append((shaped - model.means_) / model.scales_)
         if len(model.with_missing_):
             pieces.append(missing.columns(*model.with_missing_).as_float())
-    counts = zip(encoded.strings, model.n_levels or [], strict=True)
+    counts = zip(encoded.strings, model.n_levels, strict=True)
     pieces += [one_hot(column, levels) for (column, levels), count in counts if count]
     return pieces[0].graph.concat(pieces)
 
@@ -144,7 +144,7 @@ def _shaped(model: Preparation, filled: Tensor) -> Tensor:
         ranks = ranks_among(filled, fitted.quantiles_, fitted.references_, smallest)
         shaped = normal_quantile(ranks.op("Clip", smallest, 1 - smallest)).op("Clip", -clip, clip)
     elif model.scaling == "log":
-        units = (filled - model.centres_) / model.units_
+        units = (filled - model.medians_) / model.units_
         logs = units.op("Sign") * (units.op("Abs") + 1.0).op("Log")
         shaped = filled.graph.op("Where", model.logged_[None, :], logs, filled)
     indicator = (filled - model.low_) / model.range_

@@ -59,14 +59,17 @@ def transformed(transformer: Any, x: Tensor) -> Tensor:
 def named_columns(transformer: ColumnTransformer) -> list[tuple[str, bool]]:
     """Return the columns of a fitted column transformer in the order of its parts, each with True if it contains strings."""
     found: dict[str, bool] = {}
-    for _, part, columns in transformer.transformers_:
-        if isinstance(part, str) and part == "drop":
-            continue
+    for part, columns in _kept_parts(transformer):
         if not all(isinstance(name, str) for name in np.atleast_1d(np.asarray(columns, dtype=object))):
             raise ValueError("a ColumnTransformer can be written as ONNX operators if its columns are selected by name")
         for name in columns:
             found[str(name)] = _takes_strings(part)
     return list(found.items())
+
+
+def _kept_parts(transformer: ColumnTransformer) -> list[tuple[Any, Any]]:
+    """Return the transformers that keep their columns, each with the columns."""
+    return [(part, columns) for _, part, columns in transformer.transformers_ if not isinstance(part, str) or part != "drop"]
 
 
 def _takes_strings(part: Any) -> bool:
@@ -78,12 +81,8 @@ def _takes_strings(part: Any) -> bool:
 def column_parts(transformer: ColumnTransformer, columns: dict[str, Tensor]) -> Tensor:
     """Return the output of a fitted column transformer for the values of its columns by name, each of shape (n, 1)."""
     graph = next(iter(columns.values())).graph
-    pieces = []
-    for _, part, names in transformer.transformers_:
-        if isinstance(part, str) and part == "drop":
-            continue
-        pieces.append(transformed(part, graph.concat([columns[str(name)] for name in names])))
-    return graph.concat(pieces)
+    parts = ((part, [columns[str(name)] for name in names]) for part, names in _kept_parts(transformer))
+    return graph.concat([transformed(part, graph.concat(pieces)) for part, pieces in parts])
 
 
 def _by_skl2onnx(transformer: Any, x: Tensor) -> Tensor:

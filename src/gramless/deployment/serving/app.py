@@ -16,7 +16,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +23,7 @@ import numpy as np
 import pandas as pd
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
@@ -38,8 +37,8 @@ from gramless.deployment.serving.metrics import Metrics, MetricsMiddleware
 from gramless.deployment.serving.models import LoadScorer, ModelStore, ServedModel
 from gramless.deployment.serving.requests import CSV, JSON, BodyReader
 from gramless.deployment.serving.scorer import RequestError, Scores, effects_of_columns, row_count, with_typical_values
-from gramless.deployment.serving.server import PAGE_HEADERS, AccessMiddleware, error_response
-from gramless.deployment.tuning import Limits
+from gramless.deployment.serving.server import AccessMiddleware, error_response, page
+from gramless.deployment.tuning import LIMITS, Limits
 
 _CLIENT_CLOSED_REQUEST = 499  # status for the metrics only; the client has disconnected
 
@@ -105,7 +104,7 @@ def scoring_app(
     files: dict[str, Path],
     load: LoadScorer,
     *,
-    limits: Limits | None = None,
+    limits: Limits = LIMITS,
     token: str | None = None,
     hosts: list[str] | None = None,
     watch_seconds: float | None = None,
@@ -116,11 +115,8 @@ def scoring_app(
     must use one of `hosts` as host name (default: those of the loopback interface; `["*"]` allows any). Changed files are
     loaded again every `watch_seconds`, and all files on the signal SIGHUP.
     """
-    limits = Limits() if limits is None else limits
     metrics, reader = Metrics(), BodyReader(limits)
     models = ModelStore(files, load, limits, metrics)
-    folder = resources.files("gramless.deployment.serving")
-    pages = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in ("scoring.html", "docs.html")}
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -132,7 +128,6 @@ def scoring_app(
             watching = tasks.create_task(models.reload_changed_files(watch_seconds))
             yield
             watching.cancel()
-        await models.close()
 
     app = FastAPI(
         title="gramless",
@@ -176,14 +171,8 @@ def scoring_app(
     async def openapi(_: Request) -> JSONResponse:
         return JSONResponse(_openapi(app, models, with_token=token is not None))
 
-    @app.get("/", include_in_schema=False)
-    async def form(_: Request) -> HTMLResponse:
-        return HTMLResponse(pages["scoring.html"], headers=PAGE_HEADERS)
-
-    @app.get("/docs", include_in_schema=False)
-    async def reference(_: Request) -> HTMLResponse:
-        return HTMLResponse(pages["docs.html"], headers=PAGE_HEADERS)
-
+    app.get("/", include_in_schema=False)(page("scoring.html"))
+    app.get("/docs", include_in_schema=False)(page("docs.html"))
     return app
 
 
@@ -245,16 +234,8 @@ async def _predict(request: Request, model: ServedModel, reader: BodyReader, lim
         scores = scores.rows(0, n)
     if CSV in request.headers.get("accept", ""):
         return Response(await asyncio.to_thread(_as_csv, model.scorer.classes, scores), media_type=CSV)
-    content = {
-        "model": model.name,
-        "predictions": scores.predictions.tolist(),
-        "classes": None if scores.probabilities is None else model.scorer.classes,
-        "probabilities": scores.probabilities,
-        "intervals": scores.intervals,
-        "novel": scores.novel,
-        "unusual": scores.unusual,
-        "moved": effects,
-    }
+    classes = None if scores.probabilities is None else model.scorer.classes
+    content = {"model": model.name, "classes": classes, **vars(scores), "moved": effects}
     known = {key: value for key, value in content.items() if value is not None}
     return Response(to_json(known, inf_nan_mode="null", fallback=np.ndarray.tolist), media_type=JSON)
 

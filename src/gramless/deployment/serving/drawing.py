@@ -6,18 +6,17 @@ of the side of the model's images, and shifted so that its centre of mass is in 
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import Annotated
 
 import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, field_validator
 from scipy.ndimage import center_of_mass
 from starlette.middleware import Middleware
 
-from gramless.deployment.serving.server import PAGE_HEADERS, AccessMiddleware
+from gramless.deployment.serving.server import AccessMiddleware, page
 from gramless.estimators.image import ImageClassifier
 from gramless.images.activations import equal_areas
 
@@ -49,16 +48,13 @@ class DrawingResponse(BaseModel):
 
 def drawing_app(model: ImageClassifier) -> FastAPI:
     """Return an application with the page and its `/scores`, for a model of square images that are bright on dark."""
-    page = resources.files("gramless.deployment.serving").joinpath("drawing.html").read_text(encoding="utf-8")
     app = FastAPI(title="gramless demo", docs_url=None, redoc_url=None, middleware=[Middleware(AccessMiddleware)])
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid_drawing(_: Request, reason: RequestValidationError) -> JSONResponse:
         return JSONResponse({"error": f"the drawing is not valid: {reason.errors()[0]['msg']}"}, status_code=400)
 
-    @app.get("/", include_in_schema=False)
-    async def show() -> HTMLResponse:
-        return HTMLResponse(page, headers=PAGE_HEADERS)
+    app.get("/", include_in_schema=False)(page("drawing.html"))
 
     @app.post("/scores")
     async def scores(request: DrawingRequest) -> DrawingResponse:

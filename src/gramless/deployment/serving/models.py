@@ -59,6 +59,7 @@ class RequestBatcher:
     def __init__(self, score: Callable[[Table], Scores], limits: Limits, on_batch: Callable[[int, float], None]):
         self._score, self._limits, self._on_batch = score, limits, on_batch
         self._queue: deque[_WaitingRequest] = deque()
+        # One thread for all batches, because the first call in a thread takes longer; it ends with this object.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scores")
         self._running: asyncio.Task[None] | None = None
         self._small_batch_seconds: deque[float] = deque(maxlen=_TIMED_BATCHES)
@@ -75,12 +76,6 @@ class RequestBatcher:
         if self._running is None:
             self._running = asyncio.create_task(self._run())
         return await request.scores
-
-    async def close(self) -> None:
-        """Wait for the running requests, then stop the thread."""
-        while self._running is not None:
-            await asyncio.wait([self._running])
-        self._thread.shutdown(wait=False)
 
     async def _run(self) -> None:
         """Score batches until the queue is empty."""
@@ -181,11 +176,8 @@ class ModelStore:
         return model
 
     async def reload(self, *, changed_only: bool = False) -> None:
-        """Load all files again, or only the changed ones, and wait until the replaced models have completed their requests.
-
-        The log has the error of each file that cannot be loaded.
-        """
-        async with self._lock, asyncio.TaskGroup() as closing:
+        """Load all files again, or only the changed ones; the log has the error of each file that cannot be loaded."""
+        async with self._lock:
             for name, old in list(self._models.items()):
                 found = _file_version(self._files[name])
                 if changed_only and found in (old.file_version, ()):
@@ -199,17 +191,12 @@ class ModelStore:
                     continue
                 self._metrics.reloads.labels(name, "loaded").inc()
                 _log.warning("reloaded %s", name)
-                closing.create_task(old.batcher.close())
 
     async def reload_changed_files(self, seconds: float | None) -> None:
         """Look for changed files every `seconds`, or never if None."""
         while seconds is not None:
             await asyncio.sleep(seconds)
             await self.reload(changed_only=True)
-
-    async def close(self) -> None:
-        """Complete the running requests and stop all threads."""
-        await asyncio.gather(*(model.batcher.close() for model in self._models.values()))
 
     def _load_model(self, name: str) -> ServedModel:
         path = self._files[name]

@@ -78,7 +78,7 @@ class RequestRows:
         schema["properties"]["rows"]["items"] = schema.pop("$defs")["Row"]
         return schema
 
-    def read(self, media_type: str, body: bytes) -> tuple[Table, bool]:
+    def read(self, media_type: str, body: bytes | bytearray) -> tuple[Table, bool]:
         """Return the rows of a body as a table, and whether the effects of the columns are requested."""
         if media_type == JSON:
             try:
@@ -103,7 +103,7 @@ class RequestRows:
             table[column.name] = np.array(values, dtype=_DTYPES[column.kind])  # None becomes NaN or NaT
         return table, valid.get("explain", False)
 
-    def _parse_csv(self, body: bytes) -> list[dict[str, str]]:
+    def _parse_csv(self, body: bytes | bytearray) -> list[dict[str, str]]:
         try:
             reader = csv.reader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True, skipinitialspace=True)
             header = next(reader, [])
@@ -169,12 +169,11 @@ class BodyReader:
 
     async def read(self, request: Request, rows: RequestRows) -> tuple[Table, bool]:
         """Return the rows of a request as a table, and whether the effects of the columns are requested."""
-        parts: list[bytes] = []
+        body = bytearray()
         try:
             async with asyncio.timeout(self._limits.reading_seconds):
-                await self._collect(request, parts)
+                await self._collect(request, body)
             media_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-            body = b"".join(parts)
             if len(body) <= self._limits.inline_parsing_bytes:
                 return rows.read(media_type, body)
             async with self._parsing:
@@ -182,23 +181,22 @@ class BodyReader:
         except TimeoutError:
             raise RequestError(408, f"the body was not sent within {self._limits.reading_seconds:g} seconds") from None
         finally:
-            self._bytes -= sum(map(len, parts))
+            self._bytes -= len(body)
 
-    async def _collect(self, request: Request, parts: list[bytes]) -> None:
-        """Append the parts of a body; RequestError if the body or all bodies together exceed their limits."""
-        most, size = self._limits.body_bytes, 0
+    async def _collect(self, request: Request, body: bytearray) -> None:
+        """Read a body; RequestError if the body or all bodies together exceed their limits."""
+        most = self._limits.body_bytes
         too_large = RequestError(413, f"a body has at most {most:,} bytes, and this one has more: send it in parts")
         length = request.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > most:
             raise too_large
         async for part in request.stream():
-            size += len(part)
-            if size > most:
+            if len(body) + len(part) > most:
                 raise too_large
             if self._bytes + len(part) > self._limits.all_bodies_bytes:
                 raise RequestError(503, "the bodies of other requests fill the memory for bodies: try again later")
             self._bytes += len(part)
-            parts.append(part)
+            body += part
 
 
 def _cell_type(column: InputColumn) -> Any:

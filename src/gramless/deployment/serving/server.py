@@ -11,21 +11,23 @@ import asyncio
 import hmac
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import resources
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gramless.deployment.tuning import Limits
+from gramless.deployment.tuning import LIMITS, Limits
 
 LOOPBACK = "127.0.0.1"
 LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 PUBLIC_PATHS = ("/", "/docs", "/healthz")
 _ERROR_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}, 408: {"Connection": "close"}}
-PAGE_HEADERS = {
+_PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -38,7 +40,7 @@ def serve(
     on_start: Callable[[str], None],
     *,
     host: str = LOOPBACK,
-    limits: Limits | None = None,
+    limits: Limits = LIMITS,
 ) -> None:
     """Serve an ASGI application until Ctrl-C or SIGTERM; port 0 is any free port.
 
@@ -52,7 +54,6 @@ def serve(
             self.force_exit = self.should_exit and sig == signal.SIGINT
             self.should_exit = True
 
-    limits = Limits() if limits is None else limits
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -110,6 +111,16 @@ def protocol_with_header_timeout(limits: Limits) -> type[asyncio.Protocol]:
                 self._timer = None
 
     return HeaderTimeoutProtocol
+
+
+def page(name: str) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that responds with a page of this package."""
+    content = resources.files("gramless.deployment.serving").joinpath(name).read_text(encoding="utf-8")
+
+    async def respond(_: Request) -> Response:
+        return HTMLResponse(content, headers=_PAGE_HEADERS)
+
+    return respond
 
 
 def error_response(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -34,7 +34,7 @@ from gramless.papers.datasets import Dataset, with_inherited
 from gramless.papers.datasets import load as load_dataset
 from gramless.papers.experiments import measures
 from gramless.papers.experiments.measures import Measure
-from gramless.papers.experiments.results import contains
+from gramless.papers.experiments.results import Record, contains
 
 Params = Mapping[str, Any]
 
@@ -112,10 +112,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Confusion matrix of the headline fit, or of the best fit whose parameters contain `where`."""
+    """Confusion matrix of the first seed of the headline, or of the best setting whose parameters contain `where`."""
 
     where: Params = field(default_factory=dict)
     title: str = ""
+
+    def content(self, record: Record) -> Mapping[str, Any] | None:
+        """Return the part of a record that the view shows, or None if the record does not have it."""
+        return record.get("confusion")
 
 
 @dataclass(frozen=True)
@@ -124,18 +128,23 @@ class Gallery(Confusion):
 
     limit: int = 60
 
+    def content(self, record: Record) -> Mapping[str, Any] | None:
+        return record.get("misclassified")
+
 
 @dataclass(frozen=True)
-class Pictures:
+class Pictures(Confusion):
     """Images that `Spec.pictures` stored in the record under `key`, such as the atoms of a dictionary."""
 
-    key: str
-    title: str
-    where: Params = field(default_factory=dict)
+    key: str = ""
     captions: bool = True
 
+    def content(self, record: Record) -> Mapping[str, Any] | None:
+        found = (record.get("pictures") or {}).get(self.key)
+        return found if found and found["images"] else None
 
-View = Curve | Table | Confusion | Pictures
+
+View = Curve | Table | Confusion
 
 
 @dataclass(frozen=True)
@@ -147,10 +156,6 @@ class Reference:
     params: Params = field(default_factory=dict)
     metric: str = "error"
     spread: float | None = None
-
-    def matches(self, params: Params) -> bool:
-        """Return True if `params` contain the parameters of the reference."""
-        return contains(params, self.params)
 
 
 @dataclass(frozen=True)
@@ -202,10 +207,9 @@ class Spec:
             raise ValueError(f"{self.paper}/{self.name} has no quick form")
         defaults = {"data": "digits", "data_label": QUICK_DATA, "references": (), "finding": "", "quick": {}}
         form = replace(self, **{**defaults, **self.quick})
-        headline, reason = self.headline, "declared for the full experiment"
-        if headline is None or not any(contains(params, headline) for params in form.grid):
-            headline, reason = None, ""
-        return replace(form, headline=headline, headline_reason=reason)
+        if self.headline is None or not any(contains(params, self.headline) for params in form.grid):
+            return replace(form, headline=None, headline_reason="")
+        return replace(form, headline_reason="declared for the full experiment")
 
     def fits(self) -> Iterator[tuple[Params, int]]:
         """Yield the grid point and seed of each fit, all grid points of a seed before the next seed."""
@@ -341,30 +345,22 @@ CHAPTERS = {**PAPERS, "images": Paper(**read_texts("images")["paper"])}
 """The papers, and a chapter about methods that are not in the papers."""
 
 
+@functools.cache
 def specs(paper: str = "all") -> tuple[Spec, ...]:
     """Return the experiments of one chapter, or of all chapters."""
     if paper == "all":
-        return tuple(spec for name in CHAPTERS for spec in _read_specs(name))
+        return tuple(spec for name in CHAPTERS for spec in specs(name))
     if paper not in CHAPTERS:
         raise ValueError(f"unknown paper {paper!r}; known are {', '.join(CHAPTERS)} and all")
-    return _read_specs(paper)
-
-
-@functools.cache
-def _read_specs(paper: str) -> tuple[Spec, ...]:
-    texts, module = read_texts(paper), {}
-    if Path(__file__).with_name(f"{paper}.py").exists():
-        module = vars(importlib.import_module(f"gramless.papers.experiments.{paper}"))
-    functions = {**module, **_read_functions(texts["functions"], module)}
-    declared = texts["experiments"]
+    texts, functions = read_texts(paper), _read_functions(paper)
     return tuple(
         Spec(
             paper,
             name,
             references=tuple(_printed_values(paper, name)),
-            **_fields(with_inherited(own, declared), functions),
+            **_fields(with_inherited(own, texts["experiments"]), functions),
         )
-        for name, own in declared.items()
+        for name, own in texts["experiments"].items()
     )
 
 
@@ -380,20 +376,15 @@ def _printed_values(paper: str, experiment: str) -> Iterator[Reference]:
 
 def _fields(declared: Mapping[str, Any], functions: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a `Spec`, or of its quick form, from a table of the file."""
-    fields = dict(declared)
-    for key in {"features", "estimator", "extras", "pictures"} & fields.keys():
-        fields[key] = functions[fields[key]]
-    if "data" in fields:
-        fields["data"] = functions.get(fields["data"], fields["data"])
-    if "seeds" in fields:
-        fields["seeds"] = tuple(fields["seeds"])
-    if "grid" in fields:
-        fields["grid"] = read_grid(fields["grid"])
-    if "views" in fields:
-        fields["views"] = tuple(_view(**given) for given in fields["views"])
-    if "quick" in fields:
-        fields["quick"] = _fields(fields["quick"], functions) if fields["quick"] is not False else None
-    return fields
+    readers: dict[str, Callable[[Any], Any]] = {
+        **dict.fromkeys(("features", "estimator", "extras", "pictures"), functions.__getitem__),
+        "data": lambda name: functions.get(name, name),
+        "seeds": tuple,
+        "grid": read_grid,
+        "views": lambda views: tuple(_view(**fields) for fields in views),
+        "quick": lambda fields: None if fields is False else _fields(fields, functions),
+    }
+    return {key: readers[key](value) if key in readers else value for key, value in declared.items()}
 
 
 def _view(view: str, **fields: Any) -> View:
@@ -413,16 +404,17 @@ def product(**axes: Sequence[Any]) -> tuple[dict[str, Any], ...]:
     return tuple(dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 
-def _read_functions(declared: Mapping[str, Any], module: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
-    """Return the functions of `[functions]` by name; `module` has the functions of `<paper>.py`."""
-    functions = {}
+def _read_functions(paper: str) -> dict[str, Callable[..., Any]]:
+    """Return the functions of a paper by name: those of `<paper>.py`, and those that `[functions]` declares."""
+    declared = read_texts(paper)["functions"]
+    module: dict[str, Any] = {"build": build, "load_data": load_data}
+    if Path(__file__).with_name(f"{paper}.py").exists():
+        module |= vars(importlib.import_module(f"gramless.papers.experiments.{paper}"))
+    functions = dict(module)
     for name, own in declared.items():
         settings = _settings(own, declared)
-        if "function" in settings:
-            function = module[settings.pop("function")]
-        else:
-            function = load_data if {"load", "bundled"} & settings.keys() else build
-        configured: Any = functools.partial(function, **settings)
+        function = settings.pop("function", "load_data" if {"load", "bundled"} & settings.keys() else "build")
+        configured: Any = functools.partial(module[function], **settings)
         configured.__qualname__ = name  # part of the key of a fit
         functions[name] = configured
     return functions
@@ -467,15 +459,17 @@ def load_data(
 ) -> Dataset:
     """Return a dataset by its name, or the dataset `bundled` of scikit-learn, after the steps of the other arguments.
 
-    In this order: features are divided by `divide`, increased by `add` and scaled to `unit_length` in float32; labels become
-    1 for the class `positive` and 0 for others; `only` some classes remain; `sample` training rows are drawn; test rows are
-    discarded (`discard_test`); all rows are split again with `test_rows` test rows, or a quarter if there are none.
+    In this order: with `divide`, features are divided, increased by `add` and scaled to `unit_length` in float32; labels
+    become 1 for the class `positive` and 0 for others; `only` some classes remain; `sample` training rows are drawn; test
+    rows are discarded (`discard_test`); all rows are split again with `test_rows` test rows, or a quarter if there are none.
     """
     data = Dataset.bundled(bundled) if bundled else load_dataset(load, seed=seed)
     if divide is not None:
-        data = _transformed(data, lambda x: x / np.float32(divide) + np.float32(add))
-    if unit_length:
-        data = _transformed(data, lambda x: x / np.linalg.norm(x, axis=1, keepdims=True))
+        x: dict[str, Any] = {key: np.asarray(getattr(data, key), dtype=np.float32) for key in ("x_train", "x_test")}
+        x = {key: rows / np.float32(divide) + np.float32(add) for key, rows in x.items()}
+        if unit_length:
+            x = {key: rows / np.linalg.norm(rows, axis=1, keepdims=True) for key, rows in x.items()}
+        data = replace(data, **x)
     if positive is not None:
         labels = {key: (getattr(data, key) == positive).astype(int) for key in ("y_train", "y_test")}
         data = replace(data, **labels, class_names=None)
@@ -488,11 +482,6 @@ def load_data(
     if test_rows is None and len(data.y_test):
         return data
     return data.resplit(0.25 if test_rows is None else test_rows, seed=seed)
-
-
-def _transformed(data: Dataset, function: Callable[[np.ndarray], np.ndarray]) -> Dataset:
-    x_train, x_test = (function(np.asarray(x, dtype=np.float32)) for x in (data.x_train, data.x_test))
-    return replace(data, x_train=x_train, x_test=x_test)
 
 
 @functools.cache

@@ -182,7 +182,7 @@ class FitMonitor:
         if not isinstance(points, np.ndarray) or not isinstance(self.x_test, np.ndarray):
             return estimator.predict(self.x_test)
         device = estimator.device_
-        if self._block is None or self._block_points is not points:
+        if self._block_points is not points:
             n_bytes = len(self.x_test) * len(points) * points.dtype.itemsize
             if n_bytes > min(MAX_BLOCK_BYTES, free_memory(device) // 4):
                 return estimator.predict(self.x_test)

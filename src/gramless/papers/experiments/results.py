@@ -15,6 +15,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 Record = Mapping[str, Any]
+Metric = str | Callable[[Record], float | None]
+"""Name of a metric, or function of a record that is None if the record does not have the values that it needs."""
 
 _REQUIRED = ("key", "paper", "experiment", "params", "seed")
 _REQUIRED_BY_STATUS = {"done": ("metrics", "data", "history", "hardware", "versions", "commit"), "failed": ("reason",)}
@@ -53,7 +55,10 @@ class Results:
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    record = _parse(line)
+                    record = json.loads(line)
+                    required = (*_REQUIRED, *_REQUIRED_BY_STATUS[record["status"]])
+                    if missing := [name for name in required if name not in record]:
+                        raise ValueError(f"it has no {', '.join(missing)}")
                     latest[record["key"]] = record
                 except (ValueError, KeyError, TypeError, RecursionError) as reason:
                     raise ResultsError(
@@ -66,15 +71,6 @@ class Results:
         return {record["key"] for record in self.records() if record["status"] == "done"}
 
 
-def _parse(line: bytes) -> dict[str, Any]:
-    record = json.loads(line)
-    required = (*_REQUIRED, *_REQUIRED_BY_STATUS[record["status"]])
-    missing = [name for name in required if name not in record]
-    if missing:
-        raise ValueError(f"it has no {', '.join(missing)}")
-    return record
-
-
 @dataclass(frozen=True)
 class Point:
     """The fits with the same parameters on the same device, which differ in the seed."""
@@ -83,21 +79,21 @@ class Point:
     device: str
     records: Sequence[Record]
 
-    def values(self, metric: str | Callable[[Record], float | None]) -> list[float]:
+    def values(self, metric: Metric) -> list[float]:
         """Return the value of a metric, or of a function of the record, for each seed that has it."""
         return list(self.by_seed(metric).values())
 
-    def by_seed(self, metric: str | Callable[[Record], float | None]) -> dict[int, float]:
+    def by_seed(self, metric: Metric) -> dict[int, float]:
         """Return the value of a metric, or of a function of the record, by seed."""
         found = {r["seed"]: r["metrics"].get(metric) if isinstance(metric, str) else metric(r) for r in self.records}
         return {seed: value for seed, value in found.items() if value is not None}
 
-    def mean(self, metric: str | Callable[[Record], float | None]) -> float | None:
+    def mean(self, metric: Metric) -> float | None:
         """Return the mean over the seeds, or None if no seed has the metric."""
         values = self.values(metric)
         return fmean(values) if values else None
 
-    def spread(self, metric: str | Callable[[Record], float | None]) -> float | None:
+    def spread(self, metric: Metric) -> float | None:
         """Return the standard deviation over the seeds, or None for fewer than two seeds."""
         values = self.values(metric)
         return stdev(values) if len(values) > 1 else None

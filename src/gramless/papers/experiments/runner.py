@@ -163,10 +163,9 @@ def _delayed_interrupts() -> Iterator[None]:
     traceback.
     """
     received: list[int] = []
-    previous: dict[signal.Signals, Any] = {}
+    numbers = (signal.SIGINT, signal.SIGTERM)
     try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            previous[number] = signal.signal(number, lambda number, frame: received.append(number))
+        previous = {number: signal.signal(number, lambda number, _: received.append(number)) for number in numbers}
     except ValueError:  # handlers can be set in the main thread only, and signals are delivered only there
         yield
         return

@@ -14,7 +14,7 @@ import numpy as np
 
 from gramless._core.svg import COLOURS, new_axes, to_svg
 from gramless.papers.experiments.declarations import Curve, History, Reference, Spec
-from gramless.papers.experiments.results import Record, points
+from gramless.papers.experiments.results import Record, contains, points
 from gramless.papers.report.formatting import PERCENTAGES, group_by, label, name_of, plain_number, varying_among
 
 if TYPE_CHECKING:
@@ -25,11 +25,13 @@ _MOST_MARKERS = 14  # largest number of markers on a line; more markers would hi
 _MOST_LEVELS = 3  # largest number of values of the paper that are drawn as horizontal lines
 _FEWEST_POINTS = 3  # shorter lines are easier to read in the table
 _COLOURS = 8
+PaperPoint = tuple[float, float, int]
+"""Value of the paper: x, y, and the number of the colour of its line."""
 
 
 @dataclass(frozen=True)
 class ChartLine:
-    """Line through points in order of x, with an optional half-width of its band, and the number of its colour."""
+    """Line through points in order of x, with optional half-widths of its band, and the number of its colour."""
 
     name: str
     x: Sequence[float]
@@ -38,90 +40,78 @@ class ChartLine:
     colour: int = 0
 
 
-@dataclass(frozen=True)
-class LineChart:
-    """Content of a line chart: lines, values of the paper for the whole chart, and values of the paper at one x."""
-
-    view: Curve
-    lines: Sequence[ChartLine]
-    levels: Sequence[Reference] = ()
-    paper_points: Sequence[tuple[float, float, int]] = ()
-
-
 def figures(view: Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str, Any]]:
     """Return a figure for each value of the facet of a view; none if no line has enough points."""
-    facets = group_by(records, lambda record: name_of(record["params"], (view.facet,)) if view.facet else "")
     varied = varying_among([record["params"] for record in records])
     series = view.series or tuple(key for key in varied if key not in (view.facet, view.x))
     names = dict.fromkeys(name_of(record["params"], series) for record in records)
     colours = {name: number % _COLOURS for number, name in enumerate(names)}
     title = view.title or f"{_short(view.y)} against {_short(view.x)}"
+    facets = group_by(records, lambda record: name_of(record["params"], (view.facet,)) if view.facet else "")
     found = []
     for facet, group in facets.items():
-        lines = (_lines_of_fits if isinstance(view, History) else _lines_of_means)(view, group, series, colours)
+        rows = [(name, np.transpose(rows).tolist()) for name, rows in _named_rows(view, group, series) if rows]
+        lines = [ChartLine(name, x, y, spread, colours[name]) for name, (x, y, spread) in rows]
         if all(len(line.x) < _FEWEST_POINTS for line in lines):
             continue
         printed = [
             (point.params, value)
             for point in points(group)
             for value in spec.references
-            if value.metric == view.y and value.matches(point.params)
+            if value.metric == view.y and contains(point.params, value.params)
         ]
         levels = {(value.value, value.where): value for _, value in printed if view.x not in value.params}
+        shown = list(levels.values())[:_MOST_LEVELS]
         at_x = [(p[view.x], value.value, colours[name_of(p, series)]) for p, value in printed if view.x in value.params]
-        chart = LineChart(view, lines, list(levels.values())[:_MOST_LEVELS], at_x)
         heading = f"{title[:1].upper()}{title[1:]}" + (f": {facet}" if facet else "")
-        found.append({"shows": "figure", "title": heading, "chart": draw(chart, heading), "legend": legend(chart)})
+        chart = draw(view, lines, shown, at_x, heading)
+        found.append({"shows": "figure", "title": heading, "chart": chart, "legend": legend(lines, shown, at_x)})
     return found
 
 
-def _lines_of_fits(
-    view: Curve, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
-) -> list[ChartLine]:
-    """Return one line per fit; the fits of a setting have the same colour."""
-    found = []
-    for record in records:
-        rows = [(row[view.x], row[view.y]) for row in record["history"] if _has_numbers(row, view.x, view.y)]
-        if rows:
-            name = name_of(record["params"], series)
-            x, y = zip(*rows, strict=True)
-            found.append(ChartLine(name, x, y, (), colours[name]))
-    return found
-
-
-def _lines_of_means(
-    view: Curve, records: Sequence[Record], series: Sequence[str], colours: Mapping[str, int]
-) -> list[ChartLine]:
-    """Return lines of the mean and the standard deviation over the seeds against a parameter."""
+def _named_rows(view: Curve, records: Sequence[Record], series: Sequence[str]) -> list[tuple[str, list[Any]]]:
+    """Return the name of each line with its rows (x, y, half-width of the band): a line per fit, or per series of means."""
+    if isinstance(view, History):
+        return [
+            (
+                name_of(record["params"], series),
+                [(row[view.x], row[view.y], 0.0) for row in record["history"] if _has_numbers(row, view.x, view.y)],
+            )
+            for record in records
+        ]
     known = [point for point in points(records) if _has_numbers(point.params, view.x) and point.values(view.y)]
-    found = []
-    for name, members in group_by(known, lambda point: name_of(point.params, series)).items():
-        rows = sorted((point.params[view.x], point.mean(view.y), point.spread(view.y) or 0.0) for point in members)
-        x, y, spread = zip(*rows, strict=True)
-        found.append(ChartLine(name, x, y, spread, colours[name]))
-    return found
+    return [
+        (name, sorted((point.params[view.x], point.mean(view.y), point.spread(view.y) or 0.0) for point in members))
+        for name, members in group_by(known, lambda point: name_of(point.params, series)).items()
+    ]
 
 
-def draw(chart: LineChart, title: str = "") -> str:
-    """Return the chart as an SVG element."""
-    axes, view = new_axes(*_SIZE), chart.view
+def draw(
+    view: Curve,
+    lines: Sequence[ChartLine],
+    levels: Sequence[Reference] = (),
+    at_x: Sequence[PaperPoint] = (),
+    title: str = "",
+) -> str:
+    """Return a chart as an SVG element, with the paper's values for all x (`levels`) and at one x each."""
+    axes = new_axes(*_SIZE)
     x_label = "seconds" if view.x == "seconds" else label(view.x)
     if view.log_x:
         axes.set_xscale("log")
     floor = -math.inf
     if view.log_y:  # smaller values, which a logarithmic axis cannot show, are drawn at the smallest positive value
-        values = [y for line in chart.lines for y in (*line.y, *np.subtract(line.y, line.spread or 0.0))]
+        values = [y for line in lines for y in (*line.y, *np.subtract(line.y, line.spread or 0.0))]
         floor = min((y for y in values if y > 0), default=-math.inf)
     if floor > 0:
         axes.set_yscale("log")
     lowest, highest = (max(0.0, floor), 100.0) if view.y in PERCENTAGES else (floor, math.inf)
-    for level in chart.levels:
+    for level in levels:
         if level.spread:
             low, high = np.clip((level.value - level.spread, level.value + level.spread), lowest, highest)
             axes.axhspan(low, high, color=COLOURS["says"], alpha=0.12, linewidth=0)
         axes.axhline(level.value, color=COLOURS["says"], linewidth=1.6, dashes=(4, 2.5))
     tooltips: dict[str, list[str]] = {}
-    for k, line in enumerate(chart.lines):
+    for k, line in enumerate(lines):
         y, colour = np.maximum(line.y, floor), COLOURS[f"c{line.colour}"]
         if any(line.spread):
             lower, upper = (np.clip(np.add(line.y, sign * np.array(line.spread)), lowest, highest) for sign in (-1, 1))
@@ -134,7 +124,7 @@ def draw(chart: LineChart, title: str = "") -> str:
             tooltips[f"dot-{k}"] = [
                 f"{line.name} {plain_number(a)}: {b:.4g}".strip() for a, b in zip(line.x, line.y, strict=True)
             ]
-    for x, y, colour_number in chart.paper_points:
+    for x, y, colour_number in at_x:
         edge = COLOURS[f"c{colour_number}"]
         axes.plot(x, max(y, floor), "D", ms=7.8, mfc=COLOURS["card"], mec=edge, mew=2)
     axes.margins(x=0.03, y=0.06)
@@ -151,37 +141,32 @@ def draw(chart: LineChart, title: str = "") -> str:
     return to_svg(axes, about, "chart", tooltips)
 
 
-def legend(chart: LineChart) -> list[dict[str, str]]:
+def legend(lines: Sequence[ChartLine], levels: Sequence[Reference], at_x: Sequence[PaperPoint]) -> list[dict[str, str]]:
     """Return the names of the lines and signs of a chart with their CSS classes."""
-    names = {line.name: line.colour for line in chart.lines if line.name}
+    names = {line.name: line.colour for line in lines if line.name}
     entries = [{"kind": f"swatch c{colour}", "sign": "", "name": name} for name, colour in names.items()]
-    if chart.levels:
-        where = {level.where for level in chart.levels}
+    if levels:
+        where = {level.where for level in levels}
         name = f"paper, {where.pop()}" if len(where) == 1 else "paper"
         entries.append({"kind": "swatch says", "sign": "", "name": name})
-    if chart.paper_points:
+    if at_x:
         entries.append({"kind": "diamond", "sign": "◇", "name": "paper"})
     return entries
 
 
 def _set_ticks(axes: Axes) -> None:
     """Set round ticks on both axes."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     for axis, most in ((axes.xaxis, 7), (axes.yaxis, 5)):
-        axis.set_major_locator(_locator(axis.get_scale(), *axis.get_view_interval(), most))
+        low, high = axis.get_view_interval()
+        decades = math.log10(high / low) if axis.get_scale() == "log" else 0.0
+        factors = (1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.5 else (1.0, 2.0, 5.0)
+        # Within a factor of five, equal steps give more round numbers.
+        equal_steps = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
+        axis.set_major_locator(equal_steps if decades < 0.7 else LogLocator(subs=factors, numticks=7))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(float(f"{value:.12g}"))))
-
-
-def _locator(scale: str, low: float, high: float, most: int) -> Any:
-    """Return a locator of round ticks."""
-    from matplotlib.ticker import LogLocator, MaxNLocator
-
-    decades = math.log10(high / low) if scale == "log" else 0.0
-    if decades < 0.7:  # within a factor of five, equal steps give more round numbers
-        return MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
-    return LogLocator(subs=(1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.5 else (1.0, 2.0, 5.0), numticks=7)
 
 
 def _has_numbers(values: Mapping[str, Any], *keys: str) -> bool:

@@ -22,25 +22,12 @@ from typing import Any
 from gramless._core.files import atomic_write
 from gramless._version import __version__
 from gramless.papers.experiments.claims import VERDICTS, check_claim
-from gramless.papers.experiments.declarations import (
-    CHAPTERS,
-    PAPERS,
-    Confusion,
-    Curve,
-    Gallery,
-    Pictures,
-    Spec,
-    Table,
-    claims,
-)
+from gramless.papers.experiments.declarations import CHAPTERS, PAPERS, Curve, Spec, Table, claims
 from gramless.papers.experiments.results import Point, Record, device_of, on_one_device, points
 from gramless.papers.report import formatting
 from gramless.papers.report.charts import figures
-from gramless.papers.report.claims import claim_values
-from gramless.papers.report.formatting import group_by, headline, paper_value, parameters, varying_among
+from gramless.papers.report.formatting import claim_values, group_by, headline, paper_value, parameters, varying_among
 from gramless.papers.report.peers import peers
-
-TemplateValues = dict[str, Any]
 
 
 def write_report(specs: Sequence[Spec], records: Sequence[Record], path: str | os.PathLike, **options: Any) -> Path:
@@ -77,7 +64,7 @@ def page(
     templates.globals |= formats | {"caption": caption, "command": command, "data_url": data_url}
     found = group_by(records, lambda record: (record["paper"], record["experiment"]))
     done = [record for record in records if record["status"] == "done"]
-    chapters: list[TemplateValues] = [
+    chapters: list[dict[str, Any]] = [
         {
             "name": name,
             "about": CHAPTERS[name],
@@ -90,11 +77,9 @@ def page(
     stated = [claim for chapter in chapters for claim in chapter["claims"]]
     verdicts = Counter(claim["verdict"] for claim in stated)
     return templates.get_template("page.html").render(
-        n_fits=len(done),
+        done=done,
         n_failed=len(records) - len(done),
         missing=missing,
-        seconds=sum(record["metrics"]["seconds"] for record in done),
-        peak_mb=max((record["metrics"]["peak_mb"] for record in done), default=0.0),
         quick=quick,
         # The quick forms have no values of the papers, so the columns for them are left out.
         compare=any(reference.metric == "error" for spec in specs for reference in spec.references),
@@ -111,7 +96,7 @@ def page(
     )
 
 
-def _experiment(spec: Spec, records: Sequence[Record], quick: bool) -> TemplateValues:
+def _experiment(spec: Spec, records: Sequence[Record], quick: bool) -> dict[str, Any]:
     done = on_one_device([record for record in records if record["status"] == "done"])
     chosen = headline(spec, done)
     return {
@@ -134,10 +119,10 @@ def _views(spec: Spec, done: Sequence[Record], quick: bool) -> list[dict[str, An
             shown += figures(view, spec, done)
         elif isinstance(view, Table):
             shown.append(_results_table(view, spec, done, quick))
-        else:
-            record = _representative(view, spec, done)
-            if record is not None:
-                shown.append({"shows": type(view).__name__.lower(), "view": view, "record": record})
+        elif chosen := headline(spec, filter(view.content, done), view.where):
+            record = min(chosen.point.records, key=lambda record: record["seed"])
+            content = view.content(record)
+            shown.append({"shows": type(view).__name__.lower(), "view": view, "record": record, "content": content})
     return shown
 
 
@@ -172,18 +157,6 @@ def command(spec: Spec, point: Point, *, quick: bool) -> str:
     words += ["--device", device] if device else []
     words += ["--quick"] if quick else []
     return shlex.join(words)
-
-
-def _representative(view: Confusion | Gallery | Pictures, spec: Spec, records: Sequence[Record]) -> Record | None:
-    """Return the fit that a view shows: the first seed of the headline of the fits that have its data and parameters."""
-
-    def has_data(record: Record) -> Any:
-        if isinstance(view, Pictures):
-            return (record.get("pictures") or {}).get(view.key, {}).get("images")
-        return record.get("misclassified" if isinstance(view, Gallery) else "confusion")
-
-    chosen = headline(spec, filter(has_data, records), view.where)
-    return None if chosen is None else min(chosen.point.records, key=lambda record: record["seed"])
 
 
 def data_url(pixels: str, shape: Sequence[int]) -> str:

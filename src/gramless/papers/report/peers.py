@@ -48,12 +48,14 @@ def peers(folder: Path) -> list[dict[str, Any]]:
 
 
 def _errors_and_ranks(records: Any) -> tuple[list[dict[str, str]], dict[str, str]]:
-    """Return the test error of each method on each table, averaged over the seeds that all methods have, and mean ranks."""
+    """Return the errors of the methods that have records of all tables, averaged over their common seeds, and mean ranks."""
     import pandas as pd
 
     parts = [dict(zip(("table", "seed", "method"), key.split("/"), strict=True)) for key in records["results"]]
     results = [part | result for part, result in zip(parts, records["results"].values(), strict=True)]
-    errors = pd.DataFrame(results).pivot(index=["table", "seed"], columns="method", values="error").dropna()
+    errors = pd.DataFrame(results).pivot(index=["table", "seed"], columns="method", values="error")
+    complete = errors.notna().groupby("table").any().all()
+    errors = errors.loc[:, complete].dropna()
     errors = errors[sorted(errors.columns, key=lambda name: (name != "gramless", name))].groupby("table").mean().round(12)
     about = {result["table"]: result for result in results}
     rows = [{"table": "mean rank", **{method: f"{rank:.2f}" for method, rank in errors.rank(axis=1).mean().items()}}]
