@@ -224,10 +224,11 @@ def test_products_without_kept_tiles(digits, client):
     pieces = client.scatter([collections.Piece(X[:350], X[:350, 0], None), collections.Piece(X[350:], X[350:, 0], None)])
     kernel = gramless.kernels.RBF(gamma=0.1)
     ridge = np.linspace(0.1, 0.2, 600)
+    rows = collections.Rows(client, pieces, [350, 250], 8, X.dtype, (), None, None, None)
     V = np.random.default_rng(0).normal(size=(600, 3))
     expected = (kernel(X, X) + np.diag(ridge)) @ V
     for cache in (True, False):
-        op = operator.DistributedOperator(client, pieces, [350, 250], kernel, ridge, np.float64, cache=cache)
+        op = operator.DistributedOperator(rows, pieces, rows.counts, kernel, ridge, cache=cache)
         np.testing.assert_allclose(op @ V, expected, atol=1e-10)
         np.testing.assert_allclose(op.diag(), 1 + ridge)
 

@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from gramless import LSSVC, LSSVR
 from gramless.linalg.operators import DenseOperator
 from gramless.linalg.solvers import CG, Status, solve
-from gramless.linalg.stopping import predictions_converged
+from gramless.linalg.solvers.cg import predictions_converged
 
 
 def noisy_values(n: int = 1500, noise: float = 0.3) -> tuple[np.ndarray, np.ndarray]:

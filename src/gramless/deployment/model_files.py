@@ -67,6 +67,9 @@ RENAMED = {
     "gramless.learners": "gramless.streaming.learners",
     "gramless.program": "gramless.cli",
     "gramless.solvers": "gramless.linalg.solvers",
+    "gramless.solvers.kaczmarz_mp": "gramless.linalg.solvers.kaczmarz",
+    "gramless.solvers.matching_pursuit": "gramless.linalg.solvers.kaczmarz",
+    "gramless.solvers.nystrom_committee": "gramless.linalg.solvers.averaged",
     "gramless.targets": "gramless._core.targets",
     "gramless.uncertainty": "gramless.inference",
     # 0.1.0: classes

@@ -21,7 +21,7 @@ from gramless._core.targets.columns import Standardised, class_targets
 from gramless.callbacks import read_callbacks
 from gramless.distributed.cluster import check_settings, cluster_memory
 from gramless.distributed.collections import Piece, Rows, class_factors, join, lazy_array
-from gramless.distributed.operator import DistributedOperator, RemoteColumns
+from gramless.distributed.operator import DistributedOperator
 from gramless.estimators.lssvm import LSSVC, LSSVR
 from gramless.linalg.least_squares import ExpansionFit, solve_expansion
 from gramless.linalg.operators.kernel import check_diagonal
@@ -75,20 +75,12 @@ def fit_least_squares(
     plan = settings.plan(kernel, (rows.n, rows.d), Z.shape[1], rows.dtype, "cpu")
     plan = replace(plan, solver="cg", reason=f"rows on {len(client.nthreads())} workers; {plan.reason}")
     blocks, counts = _grouped(rows)
-    op = DistributedOperator(client, blocks, counts, kernel, 1.0 / (settings.C * weights), rows.dtype, cache=plan.cached)
+    op = DistributedOperator(rows, blocks, counts, kernel, 1.0 / (settings.C * weights), cache=plan.cached)
     check_diagonal(op)
     features = dask.delayed(attrgetter("X"), pure=False)
     points = lazy_array(map(features, rows.pieces), rows.counts, (rows.d,), rows.dtype)
-    fit = ExpansionFit(kernel, points, points, np.arange(rows.n), "cpu", plan, "cg", op)
-    solve_expansion(
-        fit,
-        Z,
-        settings,
-        rng,
-        rescale=rescale,
-        callback=callback,
-        landmark_columns=lambda landmarks, store: RemoteColumns(op, rows, landmarks, store=store),
-    )
+    fit = ExpansionFit(kernel, points, points, np.arange(rows.n), "cpu", plan, op)
+    solve_expansion(fit, Z, settings, rng, rescale=rescale, callback=callback)
     return fit
 
 

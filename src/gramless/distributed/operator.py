@@ -8,7 +8,7 @@ Only `V` and the product are transferred, `n k` numbers each way. Tiles are cach
 fit; otherwise each product computes them again, and the blocks of rows are copied between workers. If a worker is lost, the
 others compute its tiles again; if its part of `V` is lost, the product is repeated.
 
-`RemoteColumns` has the products that `gramless.linalg.preconditioner` needs: those of one `TallMatrix` for each block, added
+`RemoteColumns` has the products that `NystromPreconditioner` needs: those of one `TallMatrix` for each block, added
 in a tree.
 """
 
@@ -22,7 +22,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from dask.distributed import Client
 
 from gramless._core.arrays import Array
 from gramless.distributed.cluster import reduce_in_tree
@@ -30,7 +29,7 @@ from gramless.distributed.collections import Piece, Rows
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators import Operator, evaluate
 from gramless.linalg.operators.kernel import KernelOperator
-from gramless.linalg.operators.landmark_columns import TallMatrix
+from gramless.linalg.operators.nystrom import TallMatrix
 
 _ATTEMPTS = 6  # calls of a product before the error of a lost worker is raised
 _FIRST_DELAY = 0.25  # seconds before the second attempt, doubled for each further one
@@ -38,33 +37,32 @@ _TILE = 2048  # rows and columns of a tile that is not cached: 32 MB in float64
 
 
 class DistributedOperator(Operator):
-    """`K(X, X) + diag(ridge)` over blocks of rows on the workers; `blocks` are futures of `Piece` with `counts` rows."""
+    """`K(X, X) + diag(ridge)` of all `rows` on the workers; `blocks` are futures of `Piece` with `counts` rows."""
 
     capabilities = frozenset({"spd", "ridge"})
 
     def __init__(
         self,
-        client: Client,
+        rows: Rows,
         blocks: list[Any],
         counts: list[int],
         kernel: Kernel,
         ridge: np.ndarray,
-        dtype: Any,
         *,
         cache: bool,
     ):
-        n = sum(counts)
-        self.shape = (n, n)
-        self.dtype = np.dtype(dtype)
+        self.shape = (rows.n, rows.n)
+        self.dtype = np.dtype(rows.dtype)
         self.reference = np.empty(0, self.dtype)
-        self.client, self.blocks, self.kernel = client, blocks, kernel
+        self.source, self.client, self.blocks, self.kernel = rows, rows.client, blocks, kernel
         self.ridge = ridge.astype(self.dtype)
         edges = np.cumsum([0, *counts])
         self.parts = [slice(int(a), int(b)) for a, b in pairwise(edges)]
         self._pairs = [(i, j) for i in range(len(blocks)) for j in range(i + 1)]
         self._tiles: dict[tuple[int, int], Any] = {}
         if cache:
-            self._tiles = {(i, j): client.submit(_tile, kernel, blocks[i], blocks[j], pure=False) for i, j in self._pairs}
+            submit = self.client.submit
+            self._tiles = {(i, j): submit(_tile, kernel, blocks[i], blocks[j], pure=False) for i, j in self._pairs}
 
     def __matmul__(self, V: Array) -> Array:
         product = retry_if_lost(lambda: self._product(V))
@@ -96,16 +94,20 @@ class DistributedOperator(Operator):
         parts = self.client.gather([self.client.submit(_diagonal, self.kernel, b, pure=False) for b in self.blocks])
         return np.concatenate(parts) + self.ridge
 
+    def columns(self, landmarks: np.ndarray, store: bool) -> RemoteColumns:
+        """Return the columns at sorted landmarks, without the ridge."""
+        return RemoteColumns(self, landmarks, store=store)
+
 
 class RemoteColumns:
     """`K(X, s)` at sorted landmarks, with the interface of `LocalColumns`; `store` caches the values on the workers."""
 
-    def __init__(self, op: DistributedOperator, rows: Rows, landmarks: np.ndarray, *, store: bool):
+    def __init__(self, op: DistributedOperator, landmarks: np.ndarray, *, store: bool):
         self.shape = (op.shape[0], len(landmarks))
         self.landmarks = landmarks
         self.dtype, self.sums = op.dtype, np.dtype(np.float64)
-        self._op, self._rows = op, rows
-        self._points = rows.take(landmarks)
+        self._op = op
+        self._points = op.source.take(landmarks)
         self._blocks = [op.client.submit(_columns, op.kernel, b, self._points, store, pure=False) for b in op.blocks]
 
     def square(self) -> Array:
@@ -115,7 +117,7 @@ class RemoteColumns:
     def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
         """Return `K(rows, s)` and the diagonal of these rows, in float64."""
         order = np.argsort(rows)
-        taken = self._rows.take(rows[order])
+        taken = self._op.source.take(rows[order])
         C, diagonal = self._op.client.submit(_sample, self._op.kernel, taken, self._points, pure=False).result()
         back = np.argsort(order)
         return C[back], diagonal[back]
@@ -199,9 +201,7 @@ def _diagonal(kernel: Kernel, block: Piece) -> Array:
 def _columns(kernel: Kernel, block: Piece, points: Piece, store: bool) -> TallMatrix:
     """Return the columns of one block; stored values do not keep the rows of the block on their worker."""
     rows, landmarks = block.X, points.X
-    if store:
-        return TallMatrix.of(evaluate(kernel, rows, landmarks))
-    return TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks))
+    return TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks), store=store)
 
 
 def _gram(columns: TallMatrix, weights: np.ndarray) -> Array:

@@ -142,7 +142,7 @@ class BaseKernelExpansion(BaseEstimator):
     def _store_fit(self, fit: ExpansionFit, C: float) -> None:
         self._set_points(fit.kernel, fit.points, fit.device_points, fit.support)
         self.dual_coef_, self.intercept_, self.device_, self.C_ = fit.coef, fit.intercept, fit.device, C
-        self.solver_, self.solver_reason_ = fit.solver, fit.plan.reason
+        self.solver_, self.solver_reason_ = fit.plan.solver, fit.plan.reason
         if fit.result is not None:
             self.history_, self.n_iter_, self.residual_ = fit.result.history, fit.result.n_iter, fit.result.residual
             if self.warm_start:

@@ -44,7 +44,7 @@ from gramless.inference.tuning import TUNING, InferenceTuning
 from gramless.kernels import Kernel
 from gramless.linalg.least_squares import ExpansionFit, LeastSquaresSettings, planned_preconditioner, rows_of
 from gramless.linalg.operators import KernelOperator
-from gramless.linalg.planning.plan import SolverPlan, leave_one_out_memory
+from gramless.linalg.planning.plan import ProblemSize, SolverPlan, leave_one_out_memory
 from gramless.linalg.solvers import CG, solve
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 
@@ -196,7 +196,7 @@ def leave_one_out_on_demand(
     if m > tuning.calibrated_max_points or not kernel.uses_points or not kernel.thread_safe:
         return None
     dtype = xa.numpy_dtype(coef)
-    if leave_one_out_memory(m, d, targets.shape[1], dtype, device).nbytes > budget:
+    if leave_one_out_memory(ProblemSize(m, d, targets.shape[1], dtype, device, kernel)).nbytes > budget:
         return None
     ridge = 1.0 / (C * (np.ones(m) if weights is None else weights))
     diagonal, u = exact_diagonal(KernelOperator(xa.to_device(points, device, dtype), kernel, ridge))
@@ -268,7 +268,7 @@ def select_model(
                 found.scores[i, j] = score(fit.scores, rows, used)
                 if found.scores[i, j] > best:
                     best, found.best, found.loo = float(found.scores[i, j]), (i, j), fit.scores
-                    found.fit = ExpansionFit(resolved, points, on_device, rows, device, plan, plan.solver)
+                    found.fit = ExpansionFit(resolved, points, on_device, rows, device, plan)
                     found.fit.coef, found.fit.intercept = fit.coef.astype(dtype), fit.bias
             elapsed += time.perf_counter() - clock
             own = float(np.fmax.reduce(found.scores[i]))

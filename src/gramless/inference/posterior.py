@@ -54,8 +54,8 @@ from gramless.inference.tuning import TUNING, InferenceTuning
 from gramless.kernels.base import Kernel
 from gramless.linalg.least_squares import planned_preconditioner
 from gramless.linalg.operators import KernelOperator, evaluate
+from gramless.linalg.operators.nystrom import NystromPreconditioner
 from gramless.linalg.planning.plan import ProblemSize, SolverPlan, make_plan
-from gramless.linalg.preconditioner import NystromPreconditioner
 from gramless.linalg.solvers import CG, solve
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.linalg.tuning import LinalgTuning
@@ -343,7 +343,7 @@ def _plan_batches(model: LeastSquaresModel, dtype: Any, budget: int, tuning: Inf
 
     def planned(columns: int, m: int | str) -> SolverPlan:
         size = ProblemSize(n, d, columns + LINALG_TUNING.n_probes + 1, dtype, model.device, model.kernel)
-        return make_plan(size, "cg", budget, n_landmarks=m)
+        return make_plan(size, CG(n_landmarks=m), budget)
 
     rows = tuning.new_rows
     while True:

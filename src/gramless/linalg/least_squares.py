@@ -32,19 +32,10 @@ from gramless.kernels import Kernel
 from gramless.kernels.stationary import UnitDiagonalKernel
 from gramless.linalg.operators import KernelOperator, check_diagonal, expand
 from gramless.linalg.operators.base import LinearSystem
-from gramless.linalg.operators.landmark_columns import LocalColumns
-from gramless.linalg.planning.plan import (
-    ProblemSize,
-    SolverPlan,
-    block_settings,
-    leave_one_out_path_plan,
-    make_plan,
-    solver_name,
-    with_leave_one_out,
-)
-from gramless.linalg.preconditioner import NystromPreconditioner
+from gramless.linalg.operators.nystrom import NystromPreconditioner
+from gramless.linalg.planning.plan import ProblemSize, SolverPlan, leave_one_out_path_plan, make_plan, with_leave_one_out
 from gramless.linalg.solvers import CG, SOLVERS, Solver, SolveResult, solve
-from gramless.linalg.stopping import predictions_converged
+from gramless.linalg.solvers.cg import predictions_converged
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
 _UNLIMITED = -1
@@ -86,22 +77,15 @@ class LeastSquaresSettings:
 
         `dense` means that the rows are a dense array in the memory of this process.
         """
-        budget, solver, tuning = parse_budget(self.memory_budget, device), self.solver, self.tuning
-        storage, precision = storage_of(self.device), precision_of(self.device)
-        size = ProblemSize(*shape, n_outputs, dtype, device, kernel, storage, precision, dense=dense)
+        budget, on_device = parse_budget(self.memory_budget, device), (storage_of(self.device), precision_of(self.device))
+        size = ProblemSize(*shape, n_outputs, dtype, device, kernel, *on_device, dense=dense, tuning=self.tuning)
         if self.n_Cs:
             return leave_one_out_path_plan(size, self.n_Cs, budget)
-        if isinstance(solver, Solver):
-            tol = solver.tol
-        else:
-            tol = tuning.planned_tol if self.tol == "auto" else float(self.tol)
-        n_landmarks = solver.n_landmarks if isinstance(solver, CG) else "auto"
-        blocks = block_settings(solver)
+        tol = self.solver.tol if isinstance(self.solver, Solver) else self.tol
         C = self.C if isinstance(kernel, UnitDiagonalKernel) else np.inf
-        plan = make_plan(
-            size, solver_name(solver), budget, n_landmarks=n_landmarks, blocks=blocks, tol=tol, C=C, tuning=tuning
-        )
-        return with_leave_one_out(plan, size, kernel, dtype, budget, tuning) if self.leave_one_out else plan
+        tol = self.tuning.planned_tol if tol == "auto" else float(tol)
+        plan = make_plan(size, self.solver, budget, tol=tol, C=C)
+        return with_leave_one_out(plan, size, budget) if self.leave_one_out else plan
 
     def generator(self, X: Array, Z: np.ndarray) -> np.random.RandomState:
         """Return the random generator of a fit; a fit with a checkpoint and without a seed is seeded by its data."""
@@ -123,7 +107,6 @@ class ExpansionFit:
     """Row numbers of the points in the training data."""
     device: str
     plan: SolverPlan
-    solver: str
     op: Any = None
     """The matrix `K + diag(ridge)`; None for a model selected by leave-one-out."""
     coef: np.ndarray = field(init=False)
@@ -159,8 +142,7 @@ def fit_expansion(
 
     shape = len(train), X.shape[1]
     plan = settings.plan(kernel, shape, Z.shape[1], dtype, device, dense=not xa.is_sparse(X))
-    name = plan.solver if plan.solver != "custom" else type(settings.solver).__name__
-    log_progress(settings.verbose, f"solver {name}: {plan.reason}; peak {plan.memory}")
+    log_progress(settings.verbose, f"solver {plan.solver}: {plan.reason}; peak {plan.memory}")
 
     points = X if len(train) == X.shape[0] else rows_of(X, train, train, kernel)
     device_points = xa.to_device(points, device, dtype)
@@ -168,7 +150,7 @@ def fit_expansion(
     precision, storage = precision_of(settings.device), storage_of(settings.device)
     op = KernelOperator(device_points, kernel, ridge, cache=plan.cached, precision=precision, storage=storage)
     check_diagonal(op)
-    fit = ExpansionFit(kernel, points, device_points, train, device, plan, name, op)
+    fit = ExpansionFit(kernel, points, device_points, train, device, plan, op)
     monitor = None
     if held_out is not None:
         validation = xa.to_device(rows_of(X, held_out, train, kernel), device)
@@ -192,17 +174,15 @@ def solve_expansion(
     start: np.ndarray | None = None,
     callback: Callable[[ExpansionFit, dict[str, Any]], bool] | None = None,
     monitor: Callable[[np.ndarray, np.ndarray], float] | None = None,
-    landmark_columns: Callable[[np.ndarray, bool], Any] | None = None,
 ) -> None:
     """Solve for the targets `Z` of the rows of `fit.op` by the solver of `fit.plan`, and set the coefficients of `fit`.
 
-    `monitor` returns the error on held-out rows from coefficients and bias; `landmark_columns(landmarks, store)` returns the
-    columns of the matrix for the preconditioner, by default those in the memory of this process.
+    `monitor` returns the error on held-out rows from coefficients and bias.
     """
     op, stopping, checkpoint = fit.op, settings.callbacks.early_stopping, settings.callbacks.checkpoint
     requires = settings.solver.requires if isinstance(settings.solver, Solver) else SOLVERS[fit.plan.solver].requires
     system = LinearSystem(op, Z, intercept=settings.fit_intercept, bordered="spd" not in requires)
-    solver = make_solver(settings, fit.plan, op, rng, landmark_columns)
+    solver = _make_solver(settings, fit.plan, op, rng)
 
     def report(W: Array, record: dict[str, Any]) -> bool:
         fit.coef, fit.intercept = rescale(*system.split(W))
@@ -219,7 +199,7 @@ def solve_expansion(
         random_state=rng,
         checkpoint=None if checkpoint is None else _state_file(checkpoint, solver, fit, Z, settings),
         verbose=settings.verbose,
-        label=f"{settings.estimator_name} {fit.solver}",
+        label=f"{settings.estimator_name} {fit.plan.solver}",
     )
     W = system.with_exact_bias(result.W, lambda coef: KernelOperator(fit.device_points, fit.kernel) @ coef, solver.tol)
     fit.coef, fit.intercept = rescale(*system.split(W))
@@ -249,53 +229,38 @@ def warn_of_rounding(kernel: Kernel, points: Array, coef: np.ndarray, targets: n
         )
 
 
-def make_solver(
-    settings: LeastSquaresSettings,
-    plan: SolverPlan,
-    op: Any,
-    rng: np.random.RandomState,
-    landmark_columns: Callable[[np.ndarray, bool], Any] | None = None,
-) -> Solver:
+def _make_solver(settings: LeastSquaresSettings, plan: SolverPlan, op: Any, rng: np.random.RandomState) -> Solver:
     """Return the solver of the plan with its tolerance and block size; conjugate gradients get their preconditioner."""
     solver = settings.solver if isinstance(settings.solver, Solver) else _solver_by_name(settings, plan, op)
     if not isinstance(solver, CG) or solver.preconditioner is not None or plan.n_landmarks == 0:
         return solver
-    preconditioner = planned_preconditioner(op, plan, rng, landmark_columns, damping=solver.damping)
-    return clone(solver).set_params(preconditioner=preconditioner)
+    return clone(solver).set_params(preconditioner=planned_preconditioner(op, plan, rng, damping=solver.damping))
 
 
 def planned_preconditioner(
-    op: Any,
-    plan: SolverPlan,
-    rng: np.random.RandomState,
-    landmark_columns: Callable[[np.ndarray, bool], Any] | None = None,
-    *,
-    damping: float | str = "auto",
+    op: Any, plan: SolverPlan, rng: np.random.RandomState, *, damping: float | str = "auto"
 ) -> NystromPreconditioner | None:
     """Return the Nyström preconditioner on random landmarks that a plan requests, or None if it requests none."""
     if not plan.n_landmarks:
         return None
     landmarks = np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks])
-    if landmark_columns is None:
-        columns = LocalColumns(op.X, op.kernel, landmarks, store=plan.store_landmarks, fused=op.fused)
-    else:
-        columns = landmark_columns(landmarks, plan.store_landmarks)
-    return NystromPreconditioner(columns, op.ridge, damping=damping, rng=rng)
+    return NystromPreconditioner(op.columns(landmarks, plan.store_landmarks), op.ridge, damping=damping, rng=rng)
 
 
-def _solver_by_name(settings: LeastSquaresSettings, plan: SolverPlan, op: KernelOperator) -> Solver:
+def _solver_by_name(settings: LeastSquaresSettings, plan: SolverPlan, op: Any) -> Solver:
     cls = SOLVERS[plan.solver]
     options: dict[str, Any] = {}
     # Where "auto" replaces a factorisation by iterations, these are cheap and continue until the scores have settled.
     is_small = settings.solver == "auto" and op.shape[0] <= settings.tuning.cholesky_max_rows_cpu
+    until_predictions = plan.solver == "cg" and settings.tol == "auto" and not is_small
     if plan.solver != "cholesky":  # a direct solver refines to its own tolerance; `tol` is for iterations
-        tol = settings.auto_tol if plan.solver == "cg" and not is_small else settings.tuning.value_tol
+        tol = settings.auto_tol if until_predictions else settings.tuning.value_tol
         options["tol"] = tol if settings.tol == "auto" else settings.tol
     if settings.max_iter not in (None, _UNLIMITED):
         options["max_iter"] = options["n_members"] = settings.max_iter
     if plan.block_size:
         options["block_size"] = plan.block_size
-    if plan.solver == "cg" and settings.tol == "auto" and not is_small:
+    if until_predictions:
         options["convergence_test"] = predictions_converged(op.ridge, intercept=settings.fit_intercept)
     known = cls._get_param_names()
     return cls(**{name: value for name, value in options.items() if name in known})
@@ -311,11 +276,10 @@ def _state_file(
 ) -> StateFile:
     options = {k: v for k, v in solver.get_params(deep=False).items() if k not in ("preconditioner", "convergence_test")}
     options["convergence_test"] = getattr(solver, "convergence_test", None) is not None
-    landmarks = getattr(getattr(solver, "preconditioner", None), "landmarks", None)
-    drawn = np.empty(0) if landmarks is None else landmarks
-    ridge = xa.to_numpy(fit.op.ridge)
-    parts = fit.points, Z, ridge, fit.kernel, type(solver).__name__, sorted(options.items()), drawn, fit.device
-    return StateFile(checkpoint.path, fingerprint(*parts, settings.fit_intercept), checkpoint.every)
+    drawn = getattr(getattr(solver, "preconditioner", None), "landmarks", np.empty(0))
+    ridge, name = xa.to_numpy(fit.op.ridge), type(solver).__name__
+    parts = fit.points, Z, ridge, fit.kernel, name, sorted(options.items()), drawn, fit.device, settings.fit_intercept
+    return StateFile(checkpoint.path, fingerprint(*parts), checkpoint.every)
 
 
 def _warn_unless_converged(name: str, system: LinearSystem, result: SolveResult, solver: Solver) -> None:

@@ -121,8 +121,8 @@ class LinalgTuning:
     """Rows and columns of a tile of the factorisation in place; 8 MB in float64."""
 
     # Preconditioner.
-    damping_sample: int = 512
-    """Rows from which the mean eigenvalue outside the span of the landmarks is estimated."""
+    eigenvalue_sample: int = 512
+    """Rows from which the largest eigenvalue, and the mean one outside the span of the landmarks, are estimated."""
     damping_roundings: float = 8.0
     """Smallest damping in units of the rounding of the largest eigenvalue; smaller values amplify rounding noise."""
 
@@ -142,8 +142,6 @@ class LinalgTuning:
     """Right-hand sides up to which a triangular solve on one core is as fast as on several; measured."""
     refinements: int = 5
     """Largest number of refinement steps of a Cholesky solution."""
-    largest_eigenvalue_sample: int = 512
-    """Rows of the block from which the largest eigenvalue is bounded below."""
     refinement_progress: float = 0.5
     """A refinement step that shrinks the residual by less ends the refinement: the factor has no correct digits left."""
     acceptable_residual: float = 1e-3

@@ -16,7 +16,7 @@ Reference: Wen, Shi, Li, He and Chen (2018), ThunderSVM: a fast SVM library on G
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -27,7 +27,7 @@ from gramless._core import arrays as xa
 from gramless._core.memory import format_bytes
 from gramless._core.threads import slices
 from gramless.kernels.base import Kernel
-from gramless.linalg.operators.fused import Form, fused_form, has_triton
+from gramless.linalg.operators.fused import Form, can_fuse, fused_form
 from gramless.svm.box_qp import BoxQP, DualSolution
 from gramless.svm.gram_rows import Part, as_indices, within
 from gramless.svm.progress import SolverProgress
@@ -106,7 +106,7 @@ def _set_size(n: int, working_set: int) -> int:
 def _state_bytes(n: int, working_set: int, itemsize: int) -> int:
     """Return the bytes of a problem with `n` variables: its state, and the Gram matrix of its set with a temporary copy."""
     q = _set_size(n, working_set)
-    return 8 * TUNING.device_numbers_per_variable * max(q, n) + 2 * itemsize * q**2
+    return 8 * TUNING.numbers_per_variable * max(q, n) + 2 * itemsize * q**2
 
 
 def _groups(problems: Sequence[BoxQP], working_set: int, itemsize: int, budget: float) -> list[list[int]]:
@@ -136,8 +136,6 @@ class BatchState:
     # Indices of the variables among the rows and the columns of the kernel values.
     rows: Any
     columns: Any
-    # Whether the starting point of any problem is not zero.
-    is_started: bool
 
     @classmethod
     def of(cls, problems: Sequence[BoxQP], parts: Sequence[Sequence[Part]], device: Any, working_set: int) -> BatchState:
@@ -164,7 +162,6 @@ class BatchState:
             torch.zeros(len(problems), dtype=torch.int64, device=device),
             rows,
             rows,
-            is_started=any(qp.start is not None and qp.start.any() for qp in problems),
         )
 
 
@@ -199,7 +196,8 @@ class BatchedAscent:
         """Run rounds until every problem is solved or no variable can move; rounds of an inner problem are not reported."""
         torch = xa.import_torch()
         state = self.state
-        if state.is_started and not inner:
+        is_started = inner or bool(state.beta.any())
+        if is_started and not inner:
             self._add_start()
         active = torch.arange(len(state.beta), device=state.beta.device)
         n_moved = 0
@@ -217,7 +215,7 @@ class BatchedAscent:
             if n_unsolved < len(active):
                 active, slope, violation = active[unsolved], slope[unsolved], violation[unsolved]
                 gains, costs = gains[unsolved], costs[unsolved]
-            chosen = self._select(number, active, gains, costs)
+            chosen = self._select(number, active, gains, costs, sampled=number == 0 and not is_started)
             self._improve(number, active, chosen, slope, violation, progress)
 
     def _add_start(self) -> None:
@@ -237,11 +235,11 @@ class BatchedAscent:
         costs = torch.where(beta > lower, slope + torch.where(beta > 0, -epsilon, epsilon), _MASKED)
         return gains, costs
 
-    def _select(self, number: int, active: Any, gains: Any, costs: Any) -> Any:
+    def _select(self, number: int, active: Any, gains: Any, costs: Any, *, sampled: bool) -> Any:
         """Return the next working sets: violators of both sides, then free variables, then the most recently chosen ones."""
         torch = xa.import_torch()
         state = self.state
-        if number == 0 and not state.is_started:
+        if sampled:
             # All slopes are tied at zero, so a random sample of both sides represents the data better than the first rows.
             noise = torch.rand(gains.shape, generator=self.random, device=gains.device, dtype=torch.float64)
             gains = torch.where(gains > -_MASKED, noise, -_MASKED)
@@ -295,9 +293,7 @@ def _state_of_sets(slope: Any, lower: Any, upper: Any, epsilon: Any, beta: Any) 
     columns = torch.arange(q, device=slope.device).expand(n_sets, q).contiguous()
     rows = columns + q * torch.arange(n_sets, device=slope.device)[:, None]
     moves = torch.zeros(n_sets, dtype=torch.int64, device=slope.device)
-    return BatchState(
-        slope, lower, upper, epsilon, beta.clone(), torch.zeros_like(beta), moves, rows, columns, is_started=True
-    )
+    return BatchState(slope, lower, upper, epsilon, beta.clone(), torch.zeros_like(beta), moves, rows, columns)
 
 
 @dataclass(frozen=True)
@@ -336,18 +332,8 @@ class FusedRowSums:
     @classmethod
     def of(cls, kernel: Kernel, X: Any, budget: float) -> FusedRowSums | None:
         """Return None if points, kernel or device are unsupported, or if a padded copy of the points exceeds the budget."""
-        torch, form = xa.import_torch(), fused_form(kernel)
-        width = -(-X.shape[1] // 16) * 16
-        if (
-            form is None
-            or not form.smooth
-            or not xa.is_torch(X)
-            or not X.is_cuda
-            or X.dtype != torch.float32
-            or not has_triton()
-        ):
-            return None
-        if 4 * len(X) * (width + 1) > budget:
+        torch, form, width = xa.import_torch(), fused_form(kernel), -(-X.shape[1] // 16) * 16
+        if form is None or not form.smooth or not can_fuse(kernel, X, "high") or 4 * len(X) * (width + 1) > budget:
             return None
         padded = torch.zeros((len(X), width), dtype=X.dtype, device=X.device)
         padded[:, : X.shape[1]] = X
@@ -386,34 +372,23 @@ class TiledDeviceGram:
             self.kernel(points, points, out=K)
         return out
 
-    def add(self, total: Any, active: Any, rows: Any, weights: Any, columns: Any, parts: Sequence[Sequence[Part]]) -> None:
+    def add(self, total: Any, active: Any, rows: Any, weights: Any, columns: Any, parts: Sequence[Sequence[Any]]) -> None:
         """Compute `total[active[a]] += weights[a] @ K[rows[a]][:, columns]` with the columns in `parts[active[a]]`."""
         torch = xa.import_torch()
         for a, p in enumerate(active.tolist()):
             moved = torch.nonzero(weights[a]).ravel()
             if not len(moved):
                 continue
-            own = weights[a, moved]
-            if self.fused is not None and all(isinstance(part, slice) for part in parts[p]):
-                self.fused.add(rows[a, moved], own, total[p], parts[p])
+            idx, own, start = rows[a, moved], weights[a, moved], 0
+            if self.fused is not None:
+                self.fused.add(idx, own, total[p], parts[p])
                 continue
-            points = self.X[rows[a, moved]]
-            step = max(TUNING.device_smallest_tile, self.entries // max(len(moved), self.X.shape[1]))
-            for places, index in self._tiles(parts[p], step):
-                _add_weighted(self.kernel(points, self.X[index]), own, total[p, places])
-
-    def _tiles(self, parts: Sequence[Part], step: int) -> Iterator[tuple[slice, Any]]:
-        """Yield ranges of a problem's variables and the corresponding rows of `X`."""
-        start = 0
-        for part in parts:
-            size = as_indices(part).size
-            for piece in slices(size, step):
-                index = within(part, piece)
-                yield (
-                    slice(start + piece.start, start + piece.stop),
-                    index if isinstance(index, slice) else xa.indices(index, self.X[:0]),
-                )
-            start += size
+            points, step = self.X[idx], max(TUNING.device_smallest_tile, self.entries // max(len(moved), self.X.shape[1]))
+            for part in parts[p]:
+                for columns in slices(part.stop - part.start, step):
+                    values = self.kernel(points, self.X[within(part, columns)])
+                    _add_weighted(values, own, total[p, start + columns.start : start + columns.stop])
+                start += part.stop - part.start
 
 
 def device_gram(kernel: Kernel, X: Any, budget: float) -> StoredDeviceGram | TiledDeviceGram:

@@ -59,9 +59,9 @@ class BoxQP:
         return cls(y.astype(np.float64), np.where(y > 0, zero, -C), np.where(y > 0, C, zero), start=start)
 
     @classmethod
-    def regression(cls, y: np.ndarray, C: np.ndarray, epsilon: float, start: np.ndarray | None = None) -> BoxQP:
+    def regression(cls, y: np.ndarray, C: np.ndarray, epsilon: float) -> BoxQP:
         """Return the problem of epsilon-insensitive regression with bounds `C` on the absolute multipliers."""
-        return cls(y.astype(np.float64), -C, C, epsilon, start)
+        return cls(y.astype(np.float64), -C, C, epsilon)
 
     @property
     def size(self) -> int:

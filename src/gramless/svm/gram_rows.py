@@ -22,7 +22,7 @@ from gramless.kernels.base import Kernel
 from gramless.kernels.stationary import can_use_register_tiles, compiled_block
 from gramless.linalg.operators.blocks import PackedGaussian, is_register_problem, recomputing_is_faster
 from gramless.linalg.tuning import TUNING as OPERATORS
-from gramless.svm.tuning import TUNING, SVMTuning
+from gramless.svm.tuning import TUNING
 
 # A subset of the rows of X: a range (fast), or row indices.
 Part = slice | np.ndarray
@@ -51,7 +51,6 @@ class GramRows:
         ridge: np.ndarray | None = None,
         budget: float = 1e9,
         workers: int = 1,
-        tuning: SVMTuning = TUNING,
     ):
         self.kernel, self.X, self.parts, self.ridge = kernel, X, parts, ridge
         self.blocks = blocks if blocks is not None else [None] * len(parts)
@@ -61,7 +60,7 @@ class GramRows:
         self.size = int(self.starts[-1])
         self._index = np.concatenate(lists)
         self.dtype = dtype = xa.numpy_dtype(X)
-        for_sets = tuning.set_budget_fraction
+        for_sets = TUNING.set_budget_fraction
         self.capacity = int(min(self.size, max(1, (1 - for_sets) * budget // (self.size * dtype.itemsize))))
         # Two matrices exist at a time: that of the previous round and its successor.
         self.largest_set = int((for_sets * budget / (2 * dtype.itemsize)) ** 0.5)
@@ -70,10 +69,9 @@ class GramRows:
         self.slot_of = np.full(self.size, -1)
         self._owner = np.full(self.capacity, -1)
         self._used_at = np.zeros(self.capacity, dtype=np.int64)
-        self._clock = self._filled = 0
+        self._clock = 0
         self._matrix: np.ndarray | None = None
-        self._stores_rows = True
-        self._budget, self._tuning = budget, tuning
+        self._stores_rows, self._budget = True, budget
         self.n_computed = 0
 
     @property
@@ -90,26 +88,20 @@ class GramRows:
 
     def fits_memory(self, n_problems: int) -> bool:
         """Return whether the budget allows the full matrix, and a small working set of each problem."""
-        small = self._tuning.small_set + self._tuning.gram_padding if self.size > self._tuning.largest_direct else 0
+        small = TUNING.small_set + TUNING.gram_padding if self.size > TUNING.largest_direct else 0
         return (self.size**2 + n_problems * small**2) * self.dtype.itemsize <= self._budget
 
     def matrix(self) -> np.ndarray:
         """Return the full matrix, computed at the first call; callers must not write to it."""
         if self._matrix is None:
-            out = np.empty((self.size, self.size), dtype=self.rows.dtype)
-            places = [slice(int(a), int(b)) for a, b in pairwise(self.starts)]
-
-            def fill(task: tuple[int, int]) -> None:
-                r, c = task
-                block = self.blocks[r]
-                if r == c and block is not None:
+            out = np.empty((self.size, self.size), dtype=self.dtype)
+            places, tiles = [slice(int(a), int(b)) for a, b in pairwise(self.starts)], []
+            for r, block in enumerate(self.blocks):
+                if block is not None:
                     out[places[r], places[r]] = block
-                    return
-                compiled_block(self.kernel, self.X, self.parts[r], self.parts[c], out=out[places[r], places[c]])
-                if r != c:
-                    out[places[c], places[r]] = out[places[r], places[c]].T
-
-            parallel_for([(r, c) for r in range(len(places)) for c in range(r + 1)], fill, self.workers)
+                others = range(r + 1 if block is None else r)
+                tiles += [(out, places[r], places[c], self.parts[r], self.parts[c]) for c in others]
+            _fill_symmetric(self.kernel, self.X, tiles, self.workers)
             if self.ridge is not None:
                 out[np.diag_indices(self.size)] += self.ridge.astype(self.dtype)
             self._matrix = out
@@ -130,7 +122,7 @@ class GramRows:
             and np.array_equal(self._index, np.arange(self.X.shape[0]))
             and n * n * self.dtype.itemsize >= OPERATORS.min_recomputed_bytes
             and recomputing_is_faster(d, 1, self.dtype.itemsize)
-            and rounding <= self._tuning.rounding_fraction * tol
+            and rounding <= TUNING.rounding_fraction * tol
         ):
             self._stores_rows = False
 
@@ -159,8 +151,7 @@ class GramRows:
             block = compiled_block(self.kernel, self.X, self._index[idx[here]], self._index[idx[there]])
             scatter(xa.to_numpy(block), here, there, out)
 
-        if tasks:
-            parallel_for(tasks, compute, self.workers)
+        parallel_for(tasks, compute, self.workers)
         mirror(out, fresh, idx.size)
         if self.ridge is not None:
             out[fresh, fresh] += self.ridge[idx[fresh]].astype(self.dtype)
@@ -211,14 +202,10 @@ class GramRows:
         missing = idx[slots < 0]
         if not missing.size:
             return
-        fresh = min(missing.size, self.capacity - self._filled)
-        slots = np.arange(self._filled, self._filled + fresh)
-        self._filled += fresh
-        if fresh < missing.size:
-            # Rows of this request have the newest time stamp, so they are not evicted.
-            oldest = np.argsort(self._used_at[: self._filled - fresh], kind="stable")[: missing.size - fresh]
-            self.slot_of[self._owner[oldest]] = -1
-            slots = np.concatenate([slots, oldest])
+        # Empty slots are the oldest; rows of this request have the newest time stamp, so they are not evicted.
+        slots = np.argsort(self._used_at, kind="stable")[: missing.size]
+        owners = self._owner[slots]
+        self.slot_of[owners[owners >= 0]] = -1
         self._compute(missing, slots)
         self.slot_of[missing] = slots
         self._owner[slots] = missing
@@ -253,8 +240,7 @@ class GramRows:
                 values = compiled_block(self.kernel, self.X, *points)
                 scatter(xa.to_numpy(values), slots[here], np.arange(into.start, into.stop), self.rows)
 
-        if tasks:
-            parallel_for(tasks, fill, self.workers)
+        parallel_for(tasks, fill, self.workers)
 
 
 class StoredGram:
@@ -269,20 +255,15 @@ class StoredGram:
         self.entry_cost = _STORED_ENTRY_COST
 
     @classmethod
-    def of(cls, kernel: Kernel, X: Any, order: np.ndarray, workers: int, tuning: SVMTuning = TUNING) -> StoredGram:
+    def of(cls, kernel: Kernel, X: Any, order: np.ndarray, workers: int) -> StoredGram:
         """Compute the Gram matrix of the rows of `X` by symmetry; a precomputed kernel is read in `order` instead."""
         n = len(order)
         if not kernel.uses_points:
             return cls(xa.to_numpy(kernel.block(X, order, order)))
         K = np.empty((n, n), dtype=xa.numpy_dtype(X))
-
-        def fill(rows: slice) -> None:
-            before = slice(0, rows.stop)
-            compiled_block(kernel, X, rows, before, out=K[rows, before])
-            K[before, rows] = K[rows, before].T
-
+        strips = [(rows, slice(0, rows.stop)) for rows in slices(n, TUNING.strip_rows)[::-1]]
         with one_blas_thread():
-            parallel_for(slices(n, tuning.strip_rows)[::-1], fill, workers)
+            _fill_symmetric(kernel, X, [(K, *strip, *strip) for strip in strips], workers)
         return cls(K)
 
     def pair(self, first: slice, second: slice) -> StoredGram:
@@ -344,22 +325,28 @@ def class_grams(kernel: Kernel, X: Any, parts: Sequence[Part], budget: float, wo
 
     Only tiles on and below the diagonal are computed; the others are their transposes.
     """
-    dtype = xa.numpy_dtype(X)
-    blocks: list[np.ndarray | None] = []
-    tasks = []
+    dtype, tasks = xa.numpy_dtype(X), []
+    blocks: list[Any] = []
     for part in parts:
         n = as_indices(part).size
         budget -= n * n * dtype.itemsize
         blocks.append(np.empty((n, n), dtype=dtype) if budget >= 0 else None)
         if budget >= 0:
-            tasks += [(part, blocks[-1], rows, columns) for rows, columns in lower_tiles(slices(n, CPU_TILE))]
-
-    def fill(task: tuple[Part, np.ndarray, slice, slice]) -> None:
-        part, block, rows, columns = task
-        compiled_block(kernel, X, within(part, rows), within(part, columns), out=block[rows, columns])
-        if rows != columns:
-            block[columns, rows] = block[rows, columns].T
-
-    if tasks:
-        parallel_for(tasks, fill, workers if kernel.thread_safe else 1)
+            tiles = lower_tiles(slices(n, CPU_TILE))
+            tasks += [(blocks[-1], *tile, within(part, tile[0]), within(part, tile[1])) for tile in tiles]
+    _fill_symmetric(kernel, X, tasks, workers if kernel.thread_safe else 1)
     return blocks
+
+
+def _fill_symmetric(
+    kernel: Kernel, X: Any, tiles: Sequence[tuple[np.ndarray, slice, slice, Part, Part]], workers: int
+) -> None:
+    """Compute tiles of Gram matrices, given by the matrix, the places in it and the points, and their transposes."""
+
+    def fill(tile: tuple[np.ndarray, slice, slice, Part, Part]) -> None:
+        gram, rows, columns, left, right = tile
+        compiled_block(kernel, X, left, right, out=gram[rows, columns])
+        if rows != columns:
+            gram[columns, rows] = gram[rows, columns].T
+
+    parallel_for(tiles, fill, workers)

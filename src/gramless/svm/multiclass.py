@@ -162,7 +162,7 @@ def solve_multiclass(
     fits = fit.budget >= 2 * len(order) ** 2 * fit.X.dtype.itemsize
     if on_cpu and fit.workers == 1 and len(order) <= fit.tuning.solved_whole and fits:
         workers = row_workers(fit.kernel, fit.X, fit.tuning.operations_for_threads_once)
-        stored = StoredGram.of(fit.kernel, fit.X, order, workers, fit.tuning)
+        stored = StoredGram.of(fit.kernel, fit.X, order, workers)
     decomposition = Decomposition(codes[order], n_classes, one_vs_one)
     start_coef = None if start is None else start.spread(len(codes))[:, order]
     problems = decomposition.problems(C[order], positive_weight, nu, start_coef)
@@ -205,14 +205,11 @@ def _solve_pairs(
     solutions: list[DualSolution] = [None] * len(pairs)  # type: ignore[list-item]
     # Pairs differ in difficulty, so each idle thread takes the next pair. Each pair has its own rows and random numbers, so
     # the result does not depend on the thread. After a stop the multipliers of the remaining pairs are zero.
-    waiting = list(enumerate(pairs))[::-1]
+    waiting = list(enumerate(pairs))
+    next_pair = iter(waiting)
 
     def work(_: int) -> None:
-        while True:
-            try:
-                number, (i, j) = waiting.pop()
-            except IndexError:
-                return
+        for number, (i, j) in next_pair:
             if not problems[number].size:  # a cross-validation fold may have no point of the two classes
                 solutions[number] = DualSolution.at(problems[number], np.empty(0), np.empty(0), 0, 0.0)
                 continue

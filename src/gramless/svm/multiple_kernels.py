@@ -145,22 +145,20 @@ def learn_by_alternation(
     `fit` has the solver and the resources of each classifier. `on_iteration(record)` is called after each alternation and
     returns True to stop; `decomposition` is passed to `solve_multiclass`.
     """
-    weights, model, gap = np.full(len(kernels), float(len(kernels)) ** (-1 / p)), None, np.inf
-    seconds = 0.0
-    for n_iter in range(1, max_iter + 1):
-        clock = time.perf_counter()
+    weights, model = np.full(len(kernels), float(len(kernels)) ** (-1 / p)), None
+    seconds, n_iter = 0.0, 0
+    while True:
+        clock, n_iter = time.perf_counter(), n_iter + 1
         kernel, X = kernels.combined(weights)
         model = solve_multiclass(replace(fit, kernel=kernel, X=X), codes, C, start=model, **decomposition)
         S = np.maximum(kernels.quadratic_forms(model), 0)
         updated, gap = _update_weights(weights, S, sum(s.objective for s in model.solutions), p, penalty)
         seconds += time.perf_counter() - clock
         stopped = on_iteration({"n_iter": n_iter, "seconds": seconds, "gap": gap})
-        if gap <= weight_tol or stopped:
-            return KernelWeights(weights, model, gap, n_iter, True)
-        if n_iter < max_iter:
-            weights = updated
-    assert model is not None
-    return KernelWeights(weights, model, gap, max_iter, False)
+        done = gap <= weight_tol or stopped
+        if done or n_iter == max_iter:
+            return KernelWeights(weights, model, gap, n_iter, done)
+        weights = updated
 
 
 def _update_weights(

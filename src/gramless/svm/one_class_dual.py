@@ -18,7 +18,7 @@ Reference: Schölkopf, Platt, Shawe-Taylor, Smola and Williamson (2001).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -47,45 +47,31 @@ def solve_one_class(fit: DualFit, weights: np.ndarray, nu: float) -> DualSolutio
     if n <= fit.tuning.solved_whole or fit.progress.stopped:
         [solution] = fit.solver.maximise([problem], rows, rng, fit.progress)
         return solution
-    scores = _StartScores.of(fit, weights, start, fit.solver.tol / 4)
-    [solution] = fit.solver.maximise([replace(problem, K_start=scores.values)], rows, rng, fit.progress)
-    if not fit.progress.stopped and not scores.confirm(fit, solution, start):
-        exact = _exact_product(fit, solution.beta)
-        again = replace(problem, start=solution.beta, K_start=exact)
+    values, error, is_exact = _start_scores(fit, weights, start)
+    [solution] = fit.solver.maximise([replace(problem, K_start=values)], rows, rng, fit.progress)
+    if fit.progress.stopped or is_exact.all():
+        return solution
+    scores = values + _product(fit, solution.beta - start)[0]
+    near = np.abs(scores + solution.bias) <= 2 * error + solution.violation
+    if np.any(near & ~is_exact):  # an optimality condition of the solution depends on an inexact score
+        again = replace(problem, start=solution.beta, K_start=_exact_product(fit, solution.beta))
         [solution] = fit.solver.maximise([again], rows, rng, fit.progress)
     return solution
 
 
-@dataclass(frozen=True)
-class _StartScores:
-    """`K @ start`: exact to float64 where `is_exact`, elsewhere with an absolute error of at most `error`."""
-
-    values: np.ndarray
-    error: float
-    is_exact: np.ndarray
-
-    @classmethod
-    def of(cls, fit: DualFit, weights: np.ndarray, start: np.ndarray, error: float) -> _StartScores:
-        """Compute scores to `error`, or to a larger error with exact values for rows close to rho."""
-        n = start.size
-        values, reached = _product(fit, start)
-        is_exact = np.full(n, reached <= error)
-        if reached > error:
-            # At the starting point the multipliers of the rows with the lowest scores are at their bounds.
-            order = np.argsort(values, kind="stable")
-            level = values[order[np.searchsorted(np.cumsum(weights[order]), start.sum()).clip(max=n - 1)]]
-            near = np.argsort(np.abs(values - level), kind="stable")[: n // fit.tuning.refined_divisor]
-            values[near] = _exact_product(fit, start, near)
-            is_exact[near] = True
-        return cls(values, reached, is_exact)
-
-    def confirm(self, fit: DualFit, solution: DualSolution, start: np.ndarray) -> bool:
-        """Return whether no optimality condition of the solution depends on an inexact score."""
-        if self.is_exact.all():
-            return True
-        scores = self.values + _product(fit, solution.beta - start)[0]
-        near = np.abs(scores + solution.bias) <= 2 * self.error + solution.violation
-        return not np.any(near & ~self.is_exact)
+def _start_scores(fit: DualFit, weights: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+    """Return `K @ start`, its largest error, and a mask of the exact values, which include rows close to rho."""
+    n = start.size
+    values, error = _product(fit, start)
+    is_exact = np.full(n, error <= fit.solver.tol / 4)
+    if not is_exact.all():
+        # At the starting point the multipliers of the rows with the lowest scores are at their bounds.
+        order = np.argsort(values, kind="stable")
+        level = values[order[np.searchsorted(np.cumsum(weights[order]), start.sum()).clip(max=n - 1)]]
+        near = np.argsort(np.abs(values - level), kind="stable")[: n // fit.tuning.refined_divisor]
+        values[near] = _exact_product(fit, start, near)
+        is_exact[near] = True
+    return values, error, is_exact
 
 
 def _first_scores(fit: DualFit, weights: np.ndarray, nu: float, order: np.ndarray) -> np.ndarray:

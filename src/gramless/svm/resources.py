@@ -59,9 +59,7 @@ def fit_budget(memory_budget: Any, cache_size: float | None, kernel: Kernel, X: 
 def row_budget(memory_budget: Any, kernel: Kernel, X: Any, workers: int) -> int:
     """Return the bytes of the budget that the sorted copy of the rows and the smallest working sets leave."""
     copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
-    memory = _fixed_memory(kernel, X.shape[0], copy, X.dtype.itemsize, workers)
-    budget = parse_budget(memory_budget)
-    memory.check(budget, "raise memory_budget, or fit fewer samples")
+    memory, budget = _fixed_memory(memory_budget, kernel, X.shape[0], copy, X.dtype.itemsize, workers)
     return budget - memory.nbytes
 
 
@@ -69,9 +67,7 @@ def svm_memory(memory_budget: Any, kernel: Kernel, n: int, d: int, itemsize: int
     """Return the peak memory of a fit to `n` rows of `d` features; raise MemoryError if it exceeds the budget."""
     many = n * n * (d + TUNING.operations_per_kernel_function) >= TUNING.operations_for_threads
     workers = blas_threads() if many and kernel.thread_safe else 1
-    memory = _fixed_memory(kernel, n, n * d * itemsize, itemsize, workers, device)
-    budget = parse_budget(memory_budget, device)
-    memory.check(budget, "raise memory_budget, or fit fewer samples")
+    memory, budget = _fixed_memory(memory_budget, kernel, n, n * d * itemsize, itemsize, workers, device)
     all_rows = n * n * itemsize / (1 - TUNING.set_budget_fraction)
     memory.parts["kernel rows"] = int(min(budget - memory.nbytes, all_rows))
     return memory
@@ -83,13 +79,17 @@ def row_workers(kernel: Kernel, X: Any, min_operations: float = TUNING.operation
     return workers_for(kernel, X) if operations >= min_operations else 1
 
 
-def _fixed_memory(kernel: Kernel, n: int, nbytes: int, itemsize: int, workers: int, device: str = "cpu") -> MemoryEstimate:
-    """Return the memory that a fit of `n` rows with `nbytes` in total allocates in addition to kernel rows."""
-    tile, working_set = min(CPU_TILE, n), min(TUNING.smallest_set, n)
+def _fixed_memory(
+    memory_budget: Any, kernel: Kernel, n: int, nbytes: int, itemsize: int, workers: int, device: str = "cpu"
+) -> tuple[MemoryEstimate, int]:
+    """Return the memory that a fit of `n` rows with `nbytes` in total needs beside kernel rows, and the budget."""
+    tile, working_set, budget = min(CPU_TILE, n), min(TUNING.smallest_set, n), parse_budget(memory_budget, device)
     parts = {
         "sorted copy of the data": nbytes if kernel.uses_points else 0,
         "tiles": workers * itemsize * tile**2 * (1 + kernel.temporaries),
         "multipliers and slopes": 8 * TUNING.numbers_per_variable * n,
         "smallest working sets": itemsize * working_set * (2 * workers * working_set + n),
     }
-    return MemoryEstimate(parts, device)
+    memory = MemoryEstimate(parts, device)
+    memory.check(budget, "raise memory_budget, or fit fewer samples")
+    return memory, budget

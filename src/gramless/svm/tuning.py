@@ -73,8 +73,6 @@ class SVMTuning:
     device_set: int = 1024
     # Pairs moved in one launch: about 0.2 s, so that Ctrl-C takes effect.
     device_moves_per_call: int = 100_000
-    # Numbers of eight bytes per variable: its state, and the temporaries of a selection.
-    device_numbers_per_variable: int = 16
     # Upper bounds on fractions of the budget: for the state of the problems, and for the Gram matrices of large sets.
     device_state_fraction: float = 0.25
     device_set_fraction: float = 0.25

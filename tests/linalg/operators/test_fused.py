@@ -8,8 +8,7 @@ import pytest
 from gramless.kernels import RBF, Exponential, Laplacian, Linear, Matern32, Matern52, Polynomial
 from gramless.linalg.operators import KernelOperator, expand
 from gramless.linalg.operators.fused import FusedProduct, Operand, _step, _strip, can_fuse, fused_form
-from gramless.linalg.operators.landmark_columns import LocalColumns
-from gramless.linalg.preconditioner import NystromPreconditioner
+from gramless.linalg.operators.nystrom import LocalColumns, NystromPreconditioner
 
 KERNELS = [Linear(), Polynomial(4, 1.0, 0.5), Polynomial(3, 0.7), RBF(0.8), Laplacian(0.8, norm="l2"), 2.5 * RBF(0.8)]
 KERNELS += [Exponential(0.8), Matern32(0.8), Matern52(0.8)]

@@ -8,7 +8,7 @@ import torch
 
 from gramless.kernels import RBF, Linear
 from gramless.linalg.operators import normal
-from gramless.linalg.operators.normal import LandmarkProducts, NormalFactors, NormalOperator
+from gramless.linalg.operators.normal import LandmarkProducts, NormalOperator
 from gramless.linalg.tuning import TUNING
 
 SMALL_TILES = replace(TUNING, factor_edge=16)
@@ -37,28 +37,30 @@ def dense(X, weights, jitter):
 
 def system(X, weights, convert, **options):
     products = LandmarkProducts(RBF(gamma=0.2), convert(X[:M]))
-    factors = NormalFactors(
-        RBF(gamma=0.2), products.landmarks, 1e-10, ridge=RIDGE, weight=float(weights.sum()), tuning=SMALL_TILES
-    )
     parts = [(products.rows(convert(X[i : i + 150]), **options), convert(weights[i : i + 150])) for i in range(0, N, 150)]
     feature_sum = sum(part.transposed_times(w) for part, w in parts)
 
     def normal_times(A, shift):
         return sum(part.normal_times(A, shift, w) for part, w in parts)
 
-    return factors, NormalOperator(factors, normal_times, feature_sum)
+    return operator(RBF(gamma=0.2), products.landmarks, normal_times, feature_sum, 1e-10, RIDGE, float(weights.sum()))
+
+
+def operator(kernel, landmarks, normal_times, feature_sum, eps, ridge, weight):
+    sizes = {"eps": eps, "ridge": ridge, "weight": weight, "tuning": SMALL_TILES}
+    return NormalOperator(kernel, landmarks, normal_times, feature_sum, **sizes)
 
 
 def test_both_factors_share_one_matrix(rows, convert):
     X, weights = rows
-    factors, _ = system(X, weights, convert)
-    L, A, _ = dense(X, weights, factors.jitter)
+    op = system(X, weights, convert)
+    L, A, _ = dense(X, weights, op.jitter)
     B = np.random.default_rng(1).normal(size=(M, 3))
     for computed, expected in (
-        (factors.whitened(convert(B)), np.linalg.solve(L, B)),
-        (factors.coefficients(convert(B)), np.linalg.solve(L.T, B)),
-        (factors.penalised(convert(B)), np.linalg.solve(A, B)),
-        (factors.preconditioned(convert(B)), np.linalg.solve(A.T, B)),
+        (op.solve(0, convert(B)), np.linalg.solve(L, B)),
+        (op.solve(0, convert(B), transposed=True), np.linalg.solve(L.T, B)),
+        (op.solve(1, convert(B), transposed=True), np.linalg.solve(A, B)),
+        (op.solve(1, convert(B)), np.linalg.solve(A.T, B)),
     ):
         np.testing.assert_allclose(np.asarray(computed), expected, rtol=1e-6, atol=1e-8 * np.abs(expected).max())
 
@@ -66,9 +68,9 @@ def test_both_factors_share_one_matrix(rows, convert):
 @pytest.mark.parametrize("store", [False, True])
 def test_the_operator_is_the_dense_matrix(rows, convert, store):
     X, weights = rows
-    factors, op = system(X, weights, convert, store=store)
+    op = system(X, weights, convert, store=store)
     product = np.asarray(op @ convert(np.eye(M)))
-    np.testing.assert_allclose(product, dense(X, weights, factors.jitter)[2], atol=1e-7)
+    np.testing.assert_allclose(product, dense(X, weights, op.jitter)[2], atol=1e-7)
     np.testing.assert_allclose(product, product.T, atol=1e-9)
 
 
@@ -92,15 +94,14 @@ def test_products_are_equal_for_any_number_of_threads(rows, monkeypatch, store):
 
 
 def test_equal_landmarks_are_factored_with_a_reported_jitter(convert):
-    X = np.zeros((50, 3))
-    factors = NormalFactors(RBF(gamma=1.0), convert(X), 1e-16, ridge=1.0, weight=50.0, tuning=SMALL_TILES)
-    assert 0 < factors.jitter < 1e-6
+    X = convert(np.zeros((50, 3)))
+    assert 0 < operator(RBF(gamma=1.0), X, None, X[:, :1], 1e-16, 1.0, 50.0).jitter < 1e-6
 
 
 def test_an_indefinite_kernel_is_reported(convert):
-    X = np.random.default_rng(0).normal(size=(50, 3))
+    X = convert(np.random.default_rng(0).normal(size=(50, 3)))
     with pytest.raises(np.linalg.LinAlgError, match="not positive semi-definite"):
-        NormalFactors(_Indefinite(), convert(X), 1e-16, ridge=1.0, weight=50.0, tuning=SMALL_TILES)
+        operator(_Indefinite(), X, None, X[:, :1], 1e-16, 1.0, 50.0)
 
 
 class _Indefinite(Linear):

@@ -11,7 +11,7 @@ import pytest
 from gramless._core.compiled import simd as _simd
 from gramless.kernels import RBF
 from gramless.linalg.operators import KernelOperator, tile_product
-from gramless.linalg.operators.landmark_columns import TallMatrix
+from gramless.linalg.operators.nystrom import TallMatrix
 from gramless.linalg.operators.tile_product import (
     BlasSums,
     CompiledSums,

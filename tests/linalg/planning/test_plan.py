@@ -7,7 +7,8 @@ import pytest
 
 from gramless._core.compiled.simd import lanes
 from gramless.kernels import RBF, Polynomial
-from gramless.linalg.planning.plan import BlockSettings, ProblemSize, make_plan
+from gramless.linalg.planning.plan import ProblemSize, make_plan
+from gramless.linalg.solvers import SketchProject
 
 GB = 10**9
 
@@ -46,9 +47,9 @@ def test_landmark_columns_are_not_stored_if_products_are_fused():
 
 def test_error_of_a_block_that_is_too_large_names_a_size_that_fits():
     with pytest.raises(MemoryError, match="use block_size=") as refused:
-        make_plan(on_gpu(1_000_000), "sketch_project", 18 * GB, blocks=BlockSettings(100_000))
+        make_plan(on_gpu(1_000_000), SketchProject(block_size=100_000), 18 * GB)
     fitting = int(str(refused.value).split("use block_size=")[1].split()[0])
-    assert make_plan(on_gpu(1_000_000), "sketch_project", 18 * GB, blocks=BlockSettings(fitting)).block_size == fitting
+    assert make_plan(on_gpu(1_000_000), SketchProject(block_size=fitting), 18 * GB).block_size == fitting
 
 
 def test_more_landmarks_for_costly_products_and_tight_tolerances():

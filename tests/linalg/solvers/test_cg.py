@@ -6,8 +6,7 @@ import pytest
 from gramless._core.targets.columns import class_targets
 from gramless.kernels import RBF
 from gramless.linalg.operators import DenseOperator, KernelOperator
-from gramless.linalg.operators.landmark_columns import LocalColumns
-from gramless.linalg.preconditioner import NystromPreconditioner
+from gramless.linalg.operators.nystrom import LocalColumns, NystromPreconditioner
 from gramless.linalg.solvers import CG, solve
 
 

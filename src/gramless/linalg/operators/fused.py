@@ -194,7 +194,6 @@ class FusedProduct:
         if form is None:
             raise TypeError(f'the fused product does not support {kernel!r}; use precision="highest"')
         self.form, self.precision = form, precision
-        self._points: Tensor | None = points
         # Centring does not change distances, and rounding errors are smaller for numbers near zero.
         self._shift = points.mean(0) if form.of_distances else None
         self.operand = Operand.rounded(points, precision, self._shift)
@@ -206,7 +205,7 @@ class FusedProduct:
     def with_points(self, X: Any) -> FusedProduct:
         """Return the product with the points `X`, rounded in the same way unless they are rounded already."""
         product = copy(self)
-        product._points, product.operand = None, self._left(X)
+        product.operand = self._left(X)
         return product
 
     def rounded_points(self) -> Array:
@@ -214,9 +213,7 @@ class FusedProduct:
         return self.operand.points(slice(0, self.operand.n))
 
     def _left(self, X: Any) -> Operand:
-        if isinstance(X, Operand):
-            return X
-        return self.operand if X is self._points else Operand.rounded(X, self.precision, self._shift)
+        return X if isinstance(X, Operand) else Operand.rounded(X, self.precision, self._shift)
 
     def __call__(self, X: Array | Operand, V: Any) -> Array:
         """Return `K(X, points) @ V` in float32; a float64 `V` is used with 40 significant bits."""

@@ -36,6 +36,7 @@ from gramless.linalg.operators.blocks import (
     workers_for,
 )
 from gramless.linalg.operators.fused import prepare as prepare_fused
+from gramless.linalg.operators.nystrom import LocalColumns
 from gramless.linalg.operators.tile_product import PANEL, BlasSums, CompiledSums, PaddedColumns, can_compile
 from gramless.linalg.tuning import TUNING
 
@@ -99,7 +100,7 @@ class KernelOperator(Operator):
 
     def __matmul__(self, V: Array) -> Array:
         if self.fused is not None:
-            return self.fused(self.X, V) + self.ridge[:, None] * V
+            return self.fused(self.fused.operand, V) + self.ridge[:, None] * V
         if not self.cache and self._in_registers is not None:
             return self._in_registers @ V + self.ridge[:, None] * V
         while True:
@@ -182,6 +183,10 @@ class KernelOperator(Operator):
                 at = xa.indices(there, block)
                 block[at, row : row + height] = tile[:, xa.indices(idx[there] - column, tile)].T
         return block
+
+    def columns(self, landmarks: np.ndarray, store: bool) -> LocalColumns:
+        """Return the columns at the landmarks, without the ridge; with `store` they are stored."""
+        return LocalColumns(self.X, self.kernel, landmarks, store=store, fused=self.fused)
 
     def drop_cache(self) -> None:
         """Free the cache; later products recompute their tiles."""

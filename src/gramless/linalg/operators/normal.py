@@ -128,18 +128,33 @@ class LandmarkProducts:
         )
 
 
-class NormalFactors:
-    """The factors `L` and `A` of the penalty and of the preconditioner, in one matrix.
+class NormalOperator(Operator):
+    """The matrix `A^-T (L^-1 K_mn W_c K_nm L^-T + ridge I) A^-1`; each product is one pass over the rows.
 
-    `eps` is the relative precision of the kernel values and `weight` the sum of the weights of all rows.
+    `normal_times(A, shift)` returns `K_mn W (K_nm A - shift)`, and `feature_sum` is `K_mn w`, of shape (m, 1). `eps` is the
+    relative precision of the kernel values and `weight` the sum of the weights of all rows.
     """
 
+    capabilities = frozenset({"spd"})
+
     def __init__(
-        self, kernel: Kernel, landmarks: Array, eps: float, *, ridge: float, weight: float, tuning: LinalgTuning = TUNING
+        self,
+        kernel: Kernel,
+        landmarks: Array,
+        normal_times: Callable[[Array, Array], Array],
+        feature_sum: Array,
+        *,
+        eps: float,
+        ridge: float,
+        weight: float,
+        tuning: LinalgTuning = TUNING,
     ):
         points = xa.astype(landmarks, np.float64)
         m = int(points.shape[0])
-        self.ridge, self.weight, self._edge = ridge, weight, tuning.factor_edge
+        self.shape, self.reference, self.dtype = (m, m), feature_sum, np.dtype(np.float64)
+        self._normal_times, self._mean = normal_times, feature_sum / weight
+        self._ridge, self._edge = ridge, tuning.factor_edge
+        # `L` in the lower triangle and `A` in the upper one.
         matrix = self._matrix = xa.empty((m, m), points.data if xa.is_sparse(points) else points)
         self._fill(kernel, points)
         self.jitter, largest = rounding_of(matrix, eps), TUNING.largest_relative_jitter * rounding_of(matrix, 1.0) / m**0.5
@@ -171,59 +186,28 @@ class NormalFactors:
         xa.set_diagonal_(self._matrix, self._diagonals[which])
         return self._matrix.T if which else self._matrix
 
-    def penalised(self, B: Array) -> Array:
-        """Return `A^-1 B`, the coefficients of the whitened features."""
-        return _solve_lower(self._lower(1), B, self._edge, transposed=True)
-
-    def coefficients(self, U: Array) -> Array:
-        """Return `L^-T U`, the coefficients of the kernel functions."""
-        return _solve_lower(self._lower(0), U, self._edge, transposed=True)
-
-    def inverse_of_coefficients(self, a: Array) -> Array:
-        """Return `A L^T a`, for which `coefficients(penalised(...))` is `a`."""
-        U = _times_transposed_lower(self._lower(0), a, self._edge)
-        return _times_transposed_lower(self._lower(1), U, self._edge)
-
-    def whitened(self, G: Array) -> Array:
-        """Return `L^-1 G`."""
-        return _solve_lower(self._lower(0), G, self._edge)
-
-    def preconditioned(self, H: Array) -> Array:
-        """Return `A^-T H`."""
-        return _solve_lower(self._lower(1), H, self._edge)
-
-
-class NormalOperator(Operator):
-    """The matrix `A^-T (L^-1 K_mn W_c K_nm L^-T + ridge I) A^-1`; each product is one pass over the rows.
-
-    `normal_times(A, shift)` returns `K_mn W (K_nm A - shift)`, and `feature_sum` is `K_mn w`, of shape (m, 1).
-    """
-
-    capabilities = frozenset({"spd"})
-
-    def __init__(self, factors: NormalFactors, normal_times: Callable[[Array, Array], Array], feature_sum: Array):
-        self._factors, self._normal_times = factors, normal_times
-        self._mean = feature_sum / factors.weight
-        self.shape = (int(feature_sum.shape[0]), int(feature_sum.shape[0]))
-        self.reference, self.dtype = feature_sum, np.dtype(np.float64)
+    def solve(self, which: int, B: Array, *, transposed: bool = False) -> Array:
+        """Return `L^-1 B` (0) or `A^-T B` (1), or `L^-T B` or `A^-1 B` if `transposed`."""
+        return _solve_lower(self._lower(which), B, self._edge, transposed=transposed)
 
     def __matmul__(self, V: Array) -> Array:
-        U = self._factors.penalised(V)
-        a = self._factors.coefficients(U)
+        U = self.solve(1, V, transposed=True)
+        a = self.solve(0, U, transposed=True)
         total = self._normal_times(a, self._mean.T @ a)  # the shift is the weighted mean of K_nm a
-        return self._factors.preconditioned(self._factors.whitened(total) + self._factors.ridge * U)
+        return self.solve(1, self.solve(0, total) + self._ridge * U)
 
     def right_hand_side(self, crossed: Array) -> Array:
         """Return the right-hand side for `crossed = K_mn W_c z`."""
-        return self._factors.preconditioned(self._factors.whitened(crossed))
+        return self.solve(1, self.solve(0, crossed))
 
     def coefficients(self, beta: Array) -> Array:
         """Return the coefficients of the kernel functions of the landmarks."""
-        return self._factors.coefficients(self._factors.penalised(beta))
+        return self.solve(0, self.solve(1, beta, transposed=True), transposed=True)
 
     def solution_of(self, a: Array) -> Array:
         """Return the solution `beta` whose coefficients of the kernel functions are `a`."""
-        return self._factors.inverse_of_coefficients(a)
+        U = _times_transposed_lower(self._lower(0), a, self._edge)
+        return _times_transposed_lower(self._lower(1), U, self._edge)
 
     def bias(self, a: Array, target_mean: Array) -> Array:
         """Return the intercepts for the coefficients `a` and the weighted mean of the targets."""

@@ -72,14 +72,6 @@ class PaddedColumns:
     def panels(self) -> np.ndarray:
         return _in_lines(self._padded.reshape(-1, self.lanes, self.groups, self.width).transpose(2, 0, 3, 1))
 
-    def zero_rows(self, n: int) -> np.ndarray:
-        """Return zero sums for `n` rows of a matrix, in the layout of `rows`."""
-        return np.zeros((self.groups, n, self.width), self._padded.dtype)
-
-    def zero_panels(self, n: int) -> np.ndarray:
-        """Return zero sums for `n` columns of a matrix, in the layout of `panels`."""
-        return np.zeros((self.groups, -(-n // self.lanes), self.width, self.lanes), self._padded.dtype)
-
     def from_rows(self, sums: np.ndarray, n: int) -> np.ndarray:
         """Return sums for `n` rows of a matrix in the shape of the right-hand side."""
         return sums.transpose(1, 0, 2).reshape(sums.shape[1], -1)[:n, : self.shape[1]]
@@ -146,26 +138,46 @@ def compiles(C: Array, V: Array, n_entries: int = 0) -> TypeGuard[np.ndarray]:
     return V.shape[1] <= TUNING.max_compiled_double_columns and can_compile(V, max(C.size, n_entries), C.dtype)
 
 
-def product(C: Array, W: Array, n_entries: int = 0) -> Array:
-    """Return `C W` with `W` and the sums in float64."""
+class InDouble:
+    """Convert parts to float64 in one reused buffer, since page faults of new memory take longer than the conversion."""
+
+    def __init__(self) -> None:
+        self._buffer: np.ndarray | None = None
+
+    def __call__(self, part: Array, weights: Array | None = None) -> Array:
+        if weights is None and (xa.is_torch(part) or part.dtype == np.float64):
+            return xa.astype(part, np.float64)
+        scale = 1.0 if weights is None else weights[:, None]
+        if not isinstance(part, np.ndarray):
+            return xa.astype(part, np.float64) * scale
+        if self._buffer is None:
+            self._buffer = np.empty(part.shape)
+        return np.multiply(part, scale, out=self._buffer[: len(part)])
+
+
+def product(C: Array, W: Array, n_entries: int = 0, in_double: InDouble | None = None) -> Array:
+    """Return `C W` with `W` and the sums in float64; `in_double` has the memory for a copy of `C`."""
     if not compiles(C, W, n_entries):
-        return xa.astype(C, np.float64) @ W
+        return (in_double or InDouble())(C) @ W
     # The row operand is not read, and the column result is not written.
     columns, m = PaddedColumns(xa.to_numpy(W)), slice(0, C.shape[1])
-    out = columns.zero_rows(len(C))
+    out = np.zeros((columns.groups, len(C), columns.width), columns.panels.dtype)
     ends = out, columns.panels
     _for_each_part(len(C), lambda rows: columns.add(C[rows], rows, m, ends, ends, True, False))
     return columns.from_rows(out, len(C))
 
 
-def transposed_product(C: Array, V: Array, n_entries: int = 0) -> Array:
-    """Return `C^T V` with `V` and the sums in float64."""
+def transposed_product(C: Array, V: Array, n_entries: int = 0, in_double: InDouble | None = None) -> Array:
+    """Return `C^T V` with `V` and the sums in float64; `in_double` has the memory for a copy of `C`."""
     if not compiles(C, V, n_entries):
-        return xa.astype(C, np.float64).T @ V
+        return (in_double or InDouble())(C).T @ V
     columns, m = PaddedColumns(xa.to_numpy(V)), C.shape[1]
 
     def work(part: slice) -> np.ndarray:
-        ends = columns.rows, columns.zero_panels(m)
+        ends = (
+            columns.rows,
+            np.zeros((columns.groups, -(-m // columns.lanes), columns.width, columns.lanes), columns.rows.dtype),
+        )
         columns.add(C[part], part, slice(0, m), ends, ends, False, True)
         return ends[1]
 

@@ -22,7 +22,7 @@ from gramless.kernels.base import Kernel
 from gramless.linalg.operators import nbytes_cached
 from gramless.linalg.operators.blocks import is_register_problem, recomputing_is_faster
 from gramless.linalg.operators.fused import fused_form, has_triton
-from gramless.linalg.solvers import SOLVERS, Averaged, Solver
+from gramless.linalg.solvers import SOLVERS, Averaged, SketchProject, Solver
 from gramless.linalg.solvers.sketch_project import default_block_size
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
@@ -50,6 +50,7 @@ class SolverPlan:
     """Plan of the diagonal estimate for leave-one-out scores; None if the diagonal is computed exactly."""
 
 
+@dataclass
 class ProblemSize:
     """Sizes on which the memory and the time of a fit of `n` rows of `d` features with `k` outputs depend.
 
@@ -57,196 +58,150 @@ class ProblemSize:
     operator is a `KernelOperator` of dense rows.
     """
 
-    def __init__(
-        self,
-        n: int,
-        d: int,
-        k: int,
-        dtype: Any,
-        device: str,
-        kernel: Kernel,
-        storage: str | None = None,
-        precision: str = "highest",
-        triton: bool | None = None,
-        dense: bool = False,
-    ):
-        self.n, self.d, self.k, self.device = n, d, k, device
-        self.itemsize, self.temporaries = np.dtype(dtype).itemsize, kernel.temporaries
-        self.cached_itemsize = self.itemsize if storage is None else 2
-        self.on_gpu = device.startswith("cuda")
-        self.edge = min(n, CUDA_TILE if self.on_gpu else CPU_TILE)  # rows of a tile
-        available = has_triton() if triton is None else triton
-        fuses = self.on_gpu and self.itemsize == 4 and available and fused_form(kernel) is not None
+    n: int
+    d: int
+    k: int
+    dtype: Any
+    device: str
+    kernel: Kernel
+    storage: str | None = None
+    precision: str = "highest"
+    triton: bool | None = None
+    dense: bool = False
+    tuning: LinalgTuning = TUNING
+
+    def __post_init__(self) -> None:
+        self.itemsize, self.temporaries = np.dtype(self.dtype).itemsize, self.kernel.temporaries
+        self.cached_itemsize = self.itemsize if self.storage is None else 2
+        self.on_gpu = self.device.startswith("cuda")
+        self.workers = 1 if self.on_gpu else blas_threads()
+        self.edge = min(self.n, CUDA_TILE if self.on_gpu else CPU_TILE)  # rows of a tile
+        available = has_triton() if self.triton is None else self.triton
+        fuses = self.on_gpu and self.itemsize == 4 and available and fused_form(self.kernel) is not None
+        copies = {"highest": 0, "high": 2, "medium": 1}[check_choice("precision", self.precision, PRECISIONS)]
         # Half-precision copies of the data that fused products keep; 0 if products are not fused.
-        self.fused = {"highest": 0, "high": 2, "medium": 1}[check_choice("precision", precision, PRECISIONS)] if fuses else 0
+        self.fused = copies if fuses else 0
         # Whether uncached products compute the kernel values in registers, from two more copies of the rows.
-        self.in_registers = dense and device == "cpu" and is_register_problem(kernel, n, d)
-
-
-@dataclass
-class BlockSettings:
-    """Settings on which the memory of a solver that works by blocks of rows depends."""
-
-    size: int
-    adjustable: bool = False
-    """Whether the plan may choose a smaller size to stay within the budget."""
-    reused: bool = False
-    """Whether the factors of all blocks are cached."""
-    columns: int = 0
-    """Matrices of the size of the solution that the solver keeps in addition."""
-    square: bool = False
-    """Whether only the columns of the block's own rows are stored."""
+        self.in_registers = self.dense and self.device == "cpu" and is_register_problem(self.kernel, self.n, self.d)
 
 
 def solver_name(solver: str | Solver) -> str:
-    """Return the registered name of a solver, `"auto"`, or `"custom"` for a solver that is not registered."""
+    """Return the registered name of a solver, `"auto"`, or the name of the class if it is not registered."""
     if isinstance(solver, Averaged):
         return solver_name(solver.solver)
     if isinstance(solver, Solver):
-        return next((name for name, cls in SOLVERS.items() if type(solver) is cls), "custom")
+        return next((name for name, cls in SOLVERS.items() if type(solver) is cls), type(solver).__name__)
     return check_choice("solver", solver, {"auto", *SOLVERS})
 
 
-def block_settings(solver: str | Solver) -> BlockSettings | None:
-    """Return the block settings of a solver, or None if it does not work by blocks."""
+def _method(solver: str | Solver) -> Solver:
+    """Return a solver with its settings: the defaults if it is given by name, the largest blocks of an average."""
     if isinstance(solver, Averaged):
-        found = [settings for run in solver.runs() if (settings := block_settings(run))]
-        return max(found, key=lambda settings: settings.size, default=None)
-    if isinstance(solver, Solver):
-        size = getattr(solver, "block_size", 0)
-        reused, columns = bool(getattr(solver, "reuse_blocks", False)), 2 * int(getattr(solver, "momentum", 0))
-        return BlockSettings(int(size), False, reused, columns) if size else None
-    default = getattr(SOLVERS[solver](), "block_size", None) if solver in SOLVERS else None
-    return None if default is None else BlockSettings(default, adjustable=True)
+        return max(map(_method, solver.runs()), key=lambda run: getattr(run, "block_size", 0))
+    return solver if isinstance(solver, Solver) else SOLVERS[solver]()
 
 
-def make_plan(
-    s: ProblemSize,
-    solver: str,
-    budget: int,
-    *,
-    n_landmarks: int | str = "auto",
-    blocks: BlockSettings | None = None,
-    tol: float = 1e-3,
-    C: float = np.inf,
-    tuning: LinalgTuning = TUNING,
-) -> SolverPlan:
+def make_plan(s: ProblemSize, solver: str | Solver, budget: int, *, tol: float = 1e-3, C: float = np.inf) -> SolverPlan:
     """Choose what `solver="auto"` leaves open, or raise a `MemoryError` that names the setting to change.
 
     `C` is the inverse regularisation strength for kernels with `k(x, x) = 1`; infinity means that the number of iterations
     cannot be predicted from it.
     """
+    tuning, name = s.tuning, solver_name(solver)
     largest = tuning.cholesky_max_rows_cuda if s.on_gpu else tuning.cholesky_max_rows_cpu
     if not s.on_gpu and tol >= tuning.planned_tol and tuning.few_iterations_C >= C:
         largest = tuning.cholesky_max_rows_small_C
-    if solver == "cholesky" or (solver == "auto" and s.n <= largest):
+    if name == "cholesky" or (name == "auto" and s.n <= largest):
         memory = cholesky_memory(s)
-        if solver == "cholesky" or memory.nbytes <= budget:
+        if name == "cholesky" or memory.nbytes <= budget:
             memory.check(budget, "use solver='cg', which streams the kernel matrix, or raise memory_budget")
             return SolverPlan("cholesky", False, 0, False, memory, f"n={s.n} is small enough for one factorisation")
-    plan = _iterative_plan(s, "cg" if solver == "auto" else solver, budget, n_landmarks, blocks, tol, C, tuning)
-    if solver == "auto" and not plan.cached and _sketch_is_faster(s, tol, tuning):
-        plan = _iterative_plan(s, "sketch_project", budget, n_landmarks, blocks, tol, C, tuning)
+    plan = _iterative_plan(s, "cg" if name == "auto" else solver, budget, tol, C)
+    loose = tol >= tuning.sketch_min_tol and s.n * tol >= tuning.sketch_min_rows_times_tol
+    if name == "auto" and not plan.cached and s.fused and s.n >= tuning.sketch_min_rows and loose:
+        plan = _iterative_plan(s, "sketch_project", budget, tol, C)
         plan.reason += f", and steps on blocks reach tol={tol:g} first"
     return plan
 
 
-def with_leave_one_out(
-    plan: SolverPlan, s: ProblemSize, kernel: Kernel, dtype: Any, budget: int, tuning: LinalgTuning = TUNING
-) -> SolverPlan:
+def with_leave_one_out(plan: SolverPlan, s: ProblemSize, budget: int) -> SolverPlan:
     """Extend a plan by the leave-one-out scores that follow the solve: exact for few rows, else from random probes."""
-    memory = leave_one_out_memory(s.n, s.d, s.k, dtype, s.device)
+    memory, probes = leave_one_out_memory(s), None
     if plan.solver != "cholesky":
         memory.parts["memory freed by the solver (the allocator may keep it)"] = plan.memory.nbytes
-    probes = None
-    if s.n > tuning.exact_leave_one_out_max_rows or memory.nbytes > budget:
-        columns = tuning.n_probes + 1  # random signs, and a column of ones
-        probes = make_plan(ProblemSize(s.n, s.d, columns, dtype, s.device, kernel), "cg", budget)
+    if s.n > s.tuning.exact_leave_one_out_max_rows or memory.nbytes > budget:
+        columns = s.tuning.n_probes + 1  # random signs, and a column of ones
+        probes = make_plan(ProblemSize(s.n, s.d, columns, s.dtype, s.device, s.kernel), "cg", budget)
         memory = probes.memory
     return replace(plan, probes=probes, memory=max(plan.memory, memory, key=lambda estimate: estimate.nbytes))
 
 
-def leave_one_out_memory(n: int, d: int, k: int, dtype: Any, device: str) -> MemoryEstimate:
+def leave_one_out_memory(s: ProblemSize) -> MemoryEstimate:
     """Estimate the memory of the exact diagonal of the inverse: one float64 matrix, or three with torch."""
-    copies = 3 if device != "cpu" else 1  # torch factors and inverts out of place
+    copies = 3 if s.device != "cpu" else 1  # torch factors and inverts out of place
     parts = {
-        "inverse factor": copies * n * n * 8,
-        "scores": 4 * n * (k + 1) * 8,
-        "points in float64": double_points_bytes(n, d, dtype, device),
+        "inverse factor": copies * s.n * s.n * 8,
+        "scores": 4 * s.n * (s.k + 1) * 8,
+        "points in float64": _double_points_bytes(s),
     }
-    return MemoryEstimate(parts, device)
+    return MemoryEstimate(parts, s.device)
 
 
 def leave_one_out_path_plan(s: ProblemSize, n_Cs: int, budget: int) -> SolverPlan:
     """Plan the comparison of `n_Cs` values of C by one eigendecomposition, or by a factorisation for each of them."""
+    data = s.n * s.d * s.itemsize
     parts = {
         "kernel matrix and eigenvectors": 3 * s.n * s.n * 8,
         "path": 3 * n_Cs * s.n * (s.k + 1) * 8,
-        "data": s.n * s.d * s.itemsize,
-        "points in float64": double_points_bytes(s.n, s.d, f"f{s.itemsize}", s.device),
+        "data": data,
+        "points in float64": _double_points_bytes(s),
     }
     memory = MemoryEstimate(parts, s.device, "eigenvectors")
     if memory.nbytes <= budget:
         return SolverPlan("eigenvectors", False, 0, False, memory, "one eigendecomposition gives the models of all C")
-    memory = leave_one_out_memory(s.n, s.d, s.k, f"f{s.itemsize}", s.device)
-    memory.parts |= {"data": s.n * s.d * s.itemsize, "best model": 4 * s.n * (s.k + 1) * 8}
+    memory = leave_one_out_memory(s)
+    memory.parts |= {"data": data, "best model": 4 * s.n * (s.k + 1) * 8}
     memory.check(budget, "leave-one-out needs the full kernel matrix: search on a subset, or give C a number")
     reason = "one factorisation for each C, because the eigenvectors of the kernel matrix exceed the memory budget"
     return SolverPlan("cholesky", False, 0, False, memory, reason)
 
 
-def double_points_bytes(n: int, d: int, dtype: Any, device: str) -> int:
+def _double_points_bytes(s: ProblemSize) -> int:
     """Count the bytes that a float64 kernel matrix needs for its points: a copy of float32 rows, and two centred tiles."""
-    edge, workers = (CUDA_TILE, 1) if device.startswith("cuda") else (CPU_TILE, blas_threads())
-    copy = n * d * 8 if np.dtype(dtype).itemsize < 8 else 0
-    return copy + 2 * min(n, workers * edge) * d * 8
+    copy = s.n * s.d * 8 if s.itemsize < 8 else 0
+    return copy + 2 * min(s.n, s.workers * s.edge) * s.d * 8
 
 
 def cholesky_memory(s: ProblemSize) -> MemoryEstimate:
     """Estimate the memory of one factorisation of all rows."""
     copies = 2 if s.on_gpu else 1  # torch factors out of place
-    doubled = 8 if s.itemsize == 4 else s.itemsize  # a float32 factorisation that fails is repeated in float64
+    # A float32 factorisation that fails is repeated in float64.
     parts = {
-        "kernel matrix": copies * s.n * s.n * doubled,
+        "kernel matrix": copies * s.n * s.n * 8,
         "data": s.n * s.d * s.itemsize,
         "solution": 6 * s.n * (s.k + 1) * 8,
     }
     return MemoryEstimate(parts, s.device, "cholesky")
 
 
-def _sketch_is_faster(s: ProblemSize, tol: float, tuning: LinalgTuning) -> bool:
-    loose = tol >= tuning.sketch_min_tol and s.n * tol >= tuning.sketch_min_rows_times_tol
-    return s.fused > 0 and s.n >= tuning.sketch_min_rows and loose
-
-
-def _iterative_plan(
-    s: ProblemSize,
-    name: str,
-    budget: int,
-    n_landmarks: int | str,
-    blocks: BlockSettings | None,
-    tol: float,
-    C: float,
-    tuning: LinalgTuning,
-) -> SolverPlan:
+def _iterative_plan(s: ProblemSize, solver: str | Solver, budget: int, tol: float, C: float) -> SolverPlan:
+    name, method = solver_name(solver), _method(solver)
     gram = nbytes_cached(s.n, s.cached_itemsize, s.edge)
     recomputed = name == "cg" and s.in_registers and recomputing_is_faster(s.d, s.k + 1, s.itemsize)
-    base = _iterative_memory(s, recomputed, tuning)
-    if recomputed and gram < tuning.min_recomputed_bytes:
+    base = _iterative_memory(s, recomputed)
+    if recomputed and gram < s.tuning.min_recomputed_bytes:
         # The preconditioner takes at most half of the memory that is left beside the tiles.
-        with_tiles = _iterative_memory(s, False, tuning)
+        with_tiles = _iterative_memory(s, False)
         if 2 * gram <= budget - with_tiles.nbytes:
             recomputed, base = False, with_tiles
     base.check(budget, "raise memory_budget or fit on fewer rows")
-    m, store = 0, False
-    if name == "sketch_project":
-        blocks = BlockSettings(default_block_size(s.n) if blocks is None else blocks.size, columns=4, square=True)
-    size = 0 if blocks is None else _add_block(base, s, blocks, budget)
-    if name == "sketch_project":
+    size = _add_block(base, s, method, budget, adjustable=isinstance(solver, str))
+    if isinstance(method, SketchProject):
         gram += size * s.n * s.itemsize  # the rows of a block, gathered from the cached tiles
+    m, store, requested = 0, False, getattr(method, "n_landmarks", 0)
     if name == "cg":
-        m, store = _landmarks(s, n_landmarks, budget - base.nbytes, tol, C, tuning)
-    base.parts["preconditioner"] = _preconditioner_bytes(s, m, store, tuning)
+        m, store = _landmarks(s, requested, budget - base.nbytes, tol, C)
+    base.parts["preconditioner"] = _preconditioner_bytes(s, m, store)
     cached = base.nbytes + gram <= budget and not recomputed
     if recomputed:
         reason = f"recomputing kernel values of {s.d} features in each product is faster than storing and reading them"
@@ -258,60 +213,64 @@ def _iterative_plan(
     else:
         reason = f"the kernel matrix ({format_bytes(gram)}) does not fit the budget of {format_bytes(budget)}: streamed"
         if s.fused:  # fused products with the landmarks are faster than reading stored columns
-            store, base.parts["preconditioner"] = False, _preconditioner_bytes(s, m, False, tuning)
+            store, base.parts["preconditioner"] = False, _preconditioner_bytes(s, m, False)
     base.solver = name
-    if m and n_landmarks == "auto":
+    if m and requested == "auto":
         reason += f"; {m} landmarks precondition it, as many as save more in products with {s.k + 1} columns than they cost"
     return SolverPlan(name, cached, m, store, base, reason, size)
 
 
-def _iterative_memory(s: ProblemSize, recomputed: bool, tuning: LinalgTuning) -> MemoryEstimate:
-    workers = 1 if s.on_gpu else blas_threads()
-    tiles = 0 if recomputed else (workers + 1) * s.edge * s.edge * s.itemsize * (1 + s.temporaries)
-    columns = (tuning.working_columns + 2 * workers) * s.n * (s.k + 1) * s.itemsize
+def _iterative_memory(s: ProblemSize, recomputed: bool) -> MemoryEstimate:
+    tiles = 0 if recomputed else (s.workers + 1) * s.edge * s.edge * s.itemsize * (1 + s.temporaries)
+    columns = (s.tuning.working_columns + 2 * s.workers) * s.n * (s.k + 1) * s.itemsize
     as_bytes = 1 if s.device == "cpu" and s.itemsize == 4 else 0  # a copy of pixels as bytes, see gramless._core.grid
     data = s.n * s.d * (s.itemsize * (3 if s.in_registers else 1) + 2 * s.fused + as_bytes)
     return MemoryEstimate({"data": data, "tiles": tiles, "solution": columns}, s.device)
 
 
-def _block_bytes(s: ProblemSize, blocks: BlockSettings, size: int) -> int:
-    if blocks.square:
-        return 4 * size * size * s.itemsize
-    # On the CPU tiles are written into the block; on a device the kernel's temporaries are as large as the block.
-    copies = 1 + (s.temporaries if s.device != "cpu" else 0)
-    factors = -(-s.n // size) * size * size * s.itemsize if blocks.reused else 0
-    return copies * size * (s.n + 1) * s.itemsize + 3 * size * size * 8 + factors
+def _add_block(memory: MemoryEstimate, s: ProblemSize, method: Solver, budget: int, *, adjustable: bool) -> int:
+    """Add the block of a solver to the estimate; return its rows, which are reduced to the budget if it is adjustable."""
+    square, size = isinstance(method, SketchProject), getattr(method, "block_size", 0)
+    if square:
+        size, adjustable = size or default_block_size(s.n), False
+    if not size:
+        return 0
 
+    def nbytes(size: int) -> int:
+        if square:  # only the columns of the block's own rows are stored
+            return 4 * size * size * s.itemsize
+        # On the CPU tiles are written into the block; on a device the kernel's temporaries are as large as the block.
+        copies = 1 + (s.temporaries if s.device != "cpu" else 0)
+        factors = -(-s.n // size) * size * size * s.itemsize if getattr(method, "reuse_blocks", False) else 0
+        return copies * size * (s.n + 1) * s.itemsize + 3 * size * size * 8 + factors
 
-def _add_block(memory: MemoryEstimate, s: ProblemSize, blocks: BlockSettings, budget: int) -> int:
-    """Add the block to the estimate and return its size, reduced to the budget if it is adjustable."""
-    memory.parts["solution"] += blocks.columns * s.n * (s.k + 1) * s.itemsize
+    columns = 4 if square else 2 * int(getattr(method, "momentum", 0))  # of past steps, beside the solution
+    memory.parts["solution"] += columns * s.n * (s.k + 1) * s.itemsize
     # The bordered matrix of solvers that read full rows has one more row.
-    size, left = min(blocks.size, s.n if blocks.square else s.n + 1), budget - memory.nbytes
+    size, left = min(size, s.n if square else s.n + 1), budget - memory.nbytes
     fitting = size
-    while fitting > 1 and _block_bytes(s, blocks, fitting) > left:
+    while fitting > 1 and nbytes(fitting) > left:
         fitting = int(fitting * 0.9)
-    if blocks.adjustable:
+    if adjustable:
         size = fitting
-    memory.parts["block"] = _block_bytes(s, blocks, size)
+    memory.parts["block"] = nbytes(size)
     memory.check(budget, f"use block_size={fitting} or less, or raise memory_budget")
     return size
 
 
-def _preconditioner_bytes(s: ProblemSize, m: int, store: bool, tuning: LinalgTuning) -> int:
+def _preconditioner_bytes(s: ProblemSize, m: int, store: bool) -> int:
     # Two float64 matrices during the factorisation, and a part of K(X, landmarks) in float64. A part that is computed, or
     # that is on a device, has temporary copies too.
     copies = 8 if store and not s.on_gpu else s.itemsize + 16
-    return 2 * m * m * 8 + tuning.rows_per_part * m * copies + (s.n * m * s.itemsize if store else 0)
+    return 2 * m * m * 8 + s.tuning.rows_per_part * m * copies + (s.n * m * s.itemsize if store else 0)
 
 
-def _landmarks(
-    s: ProblemSize, requested: int | str, left: int, tol: float, C: float, tuning: LinalgTuning
-) -> tuple[int, bool]:
+def _landmarks(s: ProblemSize, requested: int | str, left: int, tol: float, C: float) -> tuple[int, bool]:
     """Return the number of landmarks and whether `K(X, landmarks)` is stored, within half of the memory that is left."""
+    tuning = s.tuning
     if requested != "auto":
         m = min(int(requested), s.n)
-        return m, _preconditioner_bytes(s, m, True, tuning) <= left
+        return m, _preconditioner_bytes(s, m, True) <= left
     wanted = (tuning.landmarks_per_root_n_cuda if s.on_gpu else tuning.landmarks_per_root_n_cpu) * np.sqrt(s.n)
     if not s.on_gpu:
         columns = max(1.0, (s.k + 1) / tuning.free_columns)
@@ -320,9 +279,9 @@ def _landmarks(
         wanted *= np.clip((C / tuning.landmarks_reference_C) ** 0.25, tuning.smallest_landmark_fraction, 1.0)
     multiple = tuning.landmark_multiple
     m = min(-(-int(wanted) // multiple) * multiple, s.n // 2)
-    if _preconditioner_bytes(s, m, True, tuning) <= left // 2:
+    if _preconditioner_bytes(s, m, True) <= left // 2:
         return m, True
-    while m > 0 and _preconditioner_bytes(s, m, False, tuning) > left // 2:
+    while m > 0 and _preconditioner_bytes(s, m, False) > left // 2:
         m = int(m * 0.8)
     return m, False
 

@@ -1,13 +1,10 @@
 """Solvers of `op @ W = Z` with many right-hand sides; `solve` runs them."""
 
-from gramless.linalg.solvers.averaged import Averaged
+from gramless.linalg.solvers.averaged import Averaged, NystromCommittee
 from gramless.linalg.solvers.base import Solver, SolveResult, Status, Step, check_requirements, solve
 from gramless.linalg.solvers.cg import CG
 from gramless.linalg.solvers.cholesky import Cholesky
-from gramless.linalg.solvers.kaczmarz import Kaczmarz
-from gramless.linalg.solvers.kaczmarz_mp import KaczmarzMP
-from gramless.linalg.solvers.matching_pursuit import MatchingPursuit
-from gramless.linalg.solvers.nystrom_committee import NystromCommittee
+from gramless.linalg.solvers.kaczmarz import Kaczmarz, KaczmarzMP, MatchingPursuit
 from gramless.linalg.solvers.sketch_project import SketchProject
 
 SOLVERS: dict[str, type[Solver]] = {

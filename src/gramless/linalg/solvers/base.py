@@ -244,12 +244,12 @@ def solve(
     if saved is not None:
         W, history, elapsed = xa.like(saved.W, Z) + 0, saved.history, saved.seconds
         device = xa.device_of(Z)
-        state = {key: xa.to_device(value, device) if _is_matrix(value) else value for key, value in saved.state.items()}
+        state = {key: xa.to_device(value, device) if np.ndim(value) == 2 else value for key, value in saved.state.items()}
         rng.set_state(saved.rng_state)
 
-    best_W, best_value, best_at = W, float("inf"), 0
-    if state and "best_W" in state:
-        best_W, best_value, best_at = state.pop("best_W"), float(state.pop("best_value")), int(state.pop("best_at"))
+    best: dict[str, Any] = {"best_W": W, "best_value": np.inf, "best_at": 0}  # of early stopping
+    if state is not None:
+        best = {key: state.pop(key, value) for key, value in best.items()}
     step = Step(W, residual=np.inf)
     status = Status.MAX_ITER
     n_iter = len(history)
@@ -267,8 +267,8 @@ def solve(
             record: Record = {"n_iter": n_iter, "seconds": elapsed, "residual": step.residual, **step.info}
             if monitor is not None:
                 value = record["validation"] = monitor(step.W)
-                if value < best_value:
-                    best_W, best_value, best_at = step.W + 0, value, n_iter
+                if value < best["best_value"]:
+                    best = {"best_W": step.W + 0, "best_value": value, "best_at": n_iter}
             history.append(record)
             stopped = bool(callback(step.W, record)) if callback is not None else False
             progress.update(record)
@@ -278,20 +278,25 @@ def solve(
                     "too large or too small for the precision: scale the data, or change the kernel's settings"
                 )
             ended = step.status or (Status.STOPPED if stopped else None)
-            if ended is None and monitor is not None and n_iter - best_at >= patience:
+            if ended is None and monitor is not None and n_iter - best["best_at"] >= patience:
                 ended = Status.NO_IMPROVEMENT
             if ended is not None:
                 status = ended
                 break
             # No checkpoint after the last iteration, because a resumed solve would compute one more iteration.
             if checkpoint is not None and n_iter % checkpoint.every == 0 and n_iter < solver.max_iter:
-                best = {"best_W": best_W, "best_value": best_value, "best_at": best_at} if monitor is not None else {}
-                checkpoint.save(step.W, {**step.state, **best}, rng, history, elapsed)
+                saved_state = step.state if monitor is None else {**step.state, **best}
+                checkpoint.save(step.W, saved_state, rng, history, elapsed)
             clock = time.perf_counter()
     if checkpoint is not None:
         checkpoint.remove()
-    W = best_W if monitor is not None and history else step.W
+    W = best["best_W"] if monitor is not None and history else step.W
     return SolveResult(W, n_iter, step.residual, status, history)
+
+
+def residual_of(op: Operator, Z: Array, W: Array) -> Array:
+    """Return `Z - op @ W` as a new array, without a product if `W` is zero."""
+    return Z - op @ W if xa.norm(W) else Z + 0
 
 
 def check_requirements(solver: Solver, op: Operator) -> None:
@@ -320,7 +325,3 @@ def _methods(base: type[Solver]) -> Iterator[type[Solver]]:
         if "steps" in vars(cls):
             yield cls
         yield from _methods(cls)
-
-
-def _is_matrix(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.ndim == 2

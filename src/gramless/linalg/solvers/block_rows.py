@@ -22,7 +22,7 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.linalg.operators.base import Operator
 from gramless.linalg.operators.jitter import jittered_cholesky
-from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status
+from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status, Step
 from gramless.linalg.tuning import TUNING
 
 
@@ -73,11 +73,9 @@ class BlockRows:
             self.block_size = -(-self.n // self.n_blocks)
         # Without reuse, remaining rows are skipped until the next shuffle; with it, the last block overlaps its neighbour.
         self._starts = np.minimum(np.arange(self.n_blocks) * self.block_size, self.n - self.block_size)
-        self._order: np.ndarray | None = None
-        self._visits = np.arange(self.n_blocks)
-        self._position = self.n_blocks
+        self._order, self._visits = np.empty(0, np.intp), np.arange(self.n_blocks)
+        self._position, self._fetched = self.n_blocks, -1
         self._buffer: Array | None = None
-        self._fetched: int | None = None
         self._grams: dict[int, BlockGram] = {}
         # Sums over the blocks of the pass: squared residuals divided by the number of blocks, and squared changes.
         self._residual = self._change = 0.0
@@ -98,45 +96,53 @@ class BlockRows:
 
     def next(self) -> tuple[np.ndarray, Array, BlockGram]:
         """Return the row indices of the next block, the rows, which are valid until the next call, and their Gram matrix."""
-        if self._position == self.n_blocks:
+        if self.pass_ends:
             self._shuffle()
         # A reused block must have the same bits each time, and these may depend on the rows computed with it.
         together = 1 if self.reuse else max(1, TUNING.fetched_rows // self.block_size)
         first = self._position - self._position % together
         if self._fetched != first:
-            self._fetch(np.concatenate([self._block(k) for k in self._visits[first : first + together]]))
+            idx = np.concatenate([self._block(k) for k in self._visits[first : first + together]])
+            if self._buffer is None or len(idx) > self._buffer.shape[0]:
+                self._buffer = self.op.rows(idx)
+            else:
+                # Allocating a block of a gigabyte for each step would spend the time in page faults.
+                self.op.rows(idx, out=self._buffer[: len(idx)])
             self._fetched = first
-        number = int(self._visits[self._position])
-        start = (self._position - first) * self.block_size
+        number, start = int(self._visits[self._position]), (self._position - first) * self.block_size
         self._position += 1
         assert self._buffer is not None
         rows = self._buffer[start : start + self.block_size]
-        if not self.reuse:
-            return self._block(number), rows, BlockGram(rows)
-        if number not in self._grams:
-            # b^2 numbers for each block, in the precision of the data.
-            self._grams[number] = BlockGram(rows, xa.numpy_dtype(rows))
-        return self._block(number), rows, self._grams[number]
+        gram = self._grams.get(number)
+        if gram is None:
+            # Cached factors take b^2 numbers for each block, in the precision of the data.
+            gram = BlockGram(rows, xa.numpy_dtype(rows) if self.reuse else np.float64)
+        if self.reuse:
+            self._grams[number] = gram
+        return self._block(number), rows, gram
 
-    def end_block(self, residual: float, change: float, W: Array, tol: float) -> Status | None:
-        """Add a relative residual and the norm of a change of `W`; return the status if a pass ends and with it the solve.
+    def step(
+        self, W: Array, residual: float, change: float, tol: float, *, state: dict[str, Any] | None = None, **info: float
+    ) -> Step:
+        """Return the step with solution `W`, relative residual and norm of the change of `W`.
 
         A solution has converged if the residual of the pass agrees to `tol`, or if its relative change in the pass is at
         most `tol` and the residual agrees to half of these digits. A small change at a larger residual means that the matrix
         is singular to the precision in the remaining directions, where more passes do not help.
         """
+        info, status = {"change": change / (xa.norm(W) or 1.0), **info}, None
         self._residual, self._change = self._residual + residual**2 / self.n_blocks, self._change + change**2
-        if not self.pass_ends:
-            return None
-        # The squared changes of a pass sum to the decrease of the squared distance to the solution.
-        residual, change = self._residual**0.5, self._change**0.5 / (xa.norm(W) or 1.0)
-        self._residual = self._change = 0.0
-        if residual <= tol or (change <= tol and residual <= tol**0.5):
-            return Status.CONVERGED
-        return Status.STAGNATED if change <= tol else None
+        if self.pass_ends:
+            # The squared changes of a pass sum to the decrease of the squared distance to the solution.
+            of_pass, moved = self._residual**0.5, self._change**0.5 / (xa.norm(W) or 1.0)
+            self._residual = self._change = 0.0
+            if of_pass <= tol or (moved <= tol and of_pass <= tol**0.5):
+                status = Status.CONVERGED
+            elif moved <= tol:
+                status = Status.STAGNATED
+        return Step(W, residual, status=status, state={**self.state(), **(state or {})}, info=info)
 
     def _block(self, number: int) -> np.ndarray:
-        assert self._order is not None
         start = self._starts[number]
         # Sorted rows are gathered from memory in order.
         return np.sort(self._order[start : start + self.block_size])
@@ -144,19 +150,11 @@ class BlockRows:
     def _shuffle(self) -> None:
         if self.probabilities is not None:
             self._order = self.rng.choice(self.n, size=self.n, p=self.probabilities)
-        elif self._order is None or not self.reuse:
+        elif not self._order.size or not self.reuse:
             self._order = self.rng.permutation(self.n)
         if self.reuse:
             self._visits = self.rng.permutation(self.n_blocks)
-        self._position = 0
-        self._fetched = None
-
-    def _fetch(self, idx: np.ndarray) -> None:
-        if self._buffer is not None and len(idx) <= self._buffer.shape[0]:
-            # Allocating a block of a gigabyte for each step would spend the time in page faults.
-            self.op.rows(idx, out=self._buffer[: len(idx)])
-        else:
-            self._buffer = self.op.rows(idx)
+        self._position, self._fetched = 0, -1
 
 
 class BlockGram:

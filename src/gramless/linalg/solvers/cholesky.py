@@ -46,12 +46,11 @@ class Cholesky(Solver):
         dtype = xa.numpy_dtype(Z)
         precisions = [np.float32, np.float64] if dtype == np.float32 and not _float32_fails(op, rng) else [np.float64]
         for precision in precisions:
-            last = precision is precisions[-1]
             try:
                 with one_blas_thread() if op.shape[0] <= TUNING.one_thread_rows else nullcontext():
                     W, residual = self._factor_and_refine(op, Z, precision)
             except xa.NotPositiveDefiniteError as error:
-                if last:
+                if precision is precisions[-1]:
                     raise np.linalg.LinAlgError(
                         f"the system is not positive definite even in float64 ({error}): the kernel is not positive "
                         "semi-definite, or C is too large; lower C or use solver='cg'"
@@ -102,7 +101,7 @@ def _float32_fails(op: Operator, rng: np.random.RandomState) -> bool:
     """
     if not {"diagonal_block", "ridge"} <= op.capabilities:
         return False
-    sample = rng.permutation(op.shape[0])[: TUNING.largest_eigenvalue_sample]
+    sample = rng.permutation(op.shape[0])[: TUNING.eigenvalue_sample]
     block = op.diagonal_block(sample)
     largest = float(block.sum()) / len(sample) ** 2 * op.shape[0]
     return float(op.ridge.min()) < float(np.finfo(np.float32).eps) * largest

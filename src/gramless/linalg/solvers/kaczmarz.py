@@ -1,4 +1,6 @@
-"""Randomised block Kaczmarz: project on the solutions of one random block of equations at a time.
+"""Randomised block projections: Kaczmarz, matching pursuit, and a hybrid of both.
+
+Block Kaczmarz projects on the solutions of one random block of equations at a time:
 
     W <- W + A_s^T (A_s A_s^T)^-1 (Z_s - A_s W)
 
@@ -6,21 +8,46 @@ The distance to the solution never grows, and shrinks by a constant factor in ex
 probability proportional to their squared norm the factor for each step is 1 - 1 / (||A||_F ||A^-1||)^2. One step reads and
 stores b rows: O(b n d + b^2 n) time for a kernel of d features, b n numbers.
 
-References: Strohmer and Vershynin 2009; Andrecut 2016, eqs. (31)-(47).
+Block matching pursuit fits the residual by one random block of columns at a time:
+
+    Q = (A_s^T A_s)^-1 A_s^T R,   W_s <- W_s + Q,   R <- R - A_s Q
+
+with the `n x b` block `A_s` of columns. The residual `R = Z - A W` never grows. This is least squares by block coordinates;
+for a symmetric matrix it reads the same rows as Kaczmarz, which works in the space of `W` instead of the residual, in the
+same time and memory.
+
+Momentum improves a step of the pursuit by the directions of earlier steps and never increases the residual. `R` is reduced
+along a direction `D` (one for each column). If `R` is orthogonal to the earlier directions `P_1, ..., P_m`, the part of `D`
+that is orthogonal to them minimises it over the span of all:
+
+    D' = D - sum_i P_i <P_i, D>,   P = D' / ||D'||,   R <- R - P <P, R>
+
+This is heavy-ball momentum with optimal coefficients; the residual is at most that of the plain step. O(m n k) time and
+2 m n k numbers.
+
+The hybrid makes both projections of a symmetric matrix for one block of rows and one factorisation. The residual of its
+pursuit does not include the Kaczmarz projections. Setting it to `Z - A W` after each Kaczmarz step diverges, because one
+step reduces the distance in the space of `W` and the other in the space of the residual. With its own residual the
+increments of the pursuit tend to zero, and the projections, which converge from any starting point, see them as a change of
+that point. The matrix products are those of either method alone.
+
+References: Strohmer and Vershynin 2009; Mallat and Zhang 1993; Andrecut 2016, eqs. (31)-(60) and section 3.4.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from numbers import Integral
 
 import numpy as np
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.solvers.base import State, Step
+from gramless.linalg.solvers.base import State, Status, Step, residual_of
 from gramless.linalg.solvers.block_rows import BlockRows, BlockSolver, column_dots
 from gramless.linalg.tuning import TUNING
 
@@ -90,15 +117,7 @@ class Kaczmarz(BlockSolver):
             W = W + step
             # R is the residual before the update: an estimate without the cost of a pass.
             residual = xa.norm(R) / z_norm * float(np.sqrt(op.shape[0] / len(idx)))
-            change = xa.norm(step)
-            status = blocks.end_block(residual, change, W, self.tol)
-            yield Step(
-                W,
-                residual,
-                status=status,
-                state=blocks.state(),
-                info={"change": change / (xa.norm(W) or 1.0), "jitter": gram.jitter},
-            )
+            yield blocks.step(W, residual, xa.norm(step), self.tol, jitter=gram.jitter)
 
     def _probabilities(self, op: Operator) -> np.ndarray | None:
         if self.sampling == "uniform":
@@ -109,3 +128,155 @@ class Kaczmarz(BlockSolver):
         for part in slices(op.shape[0], TUNING.norm_rows):
             squares[part] = xa.to_numpy(xa.square_norms(op.rows(np.arange(part.start, part.stop))))
         return np.asarray(squares / squares.sum())
+
+
+class MatchingPursuit(BlockSolver):
+    """Randomised block matching pursuit, for symmetric matrices.
+
+    Parameters
+    ----------
+    block_size : int, default=2000
+        Number of columns in a block. Larger blocks need fewer, more expensive steps.
+    tol : float, default=1e-4
+        Tolerance at which the solver stops. It is compared with the true relative residual, and with the change of `W`
+        relative to `W` over one pass of the blocks if the residual is below `sqrt(tol)`. A solution that no longer changes
+        at a larger residual has not converged.
+    max_iter : int, default=200
+        Maximum number of solver iterations. One iteration reads one block.
+    reuse_blocks : bool, default=False
+        Whether to split the rows into blocks once and cache the factored Gram matrices (b^2 numbers each).
+    momentum : int, default=0
+        Number of past steps whose directions improve the next one; the residual is at most that without momentum.
+
+    Notes
+    -----
+    With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached one (8,000 rows, blocks of
+    800), and more steps are needed: with 20 blocks of 5,000 digits, 100 steps leave a residual of 0.156 instead of 0.118.
+    There, `momentum=10` saves a quarter of the steps (0.113 after 80), and `momentum=30` with `reuse_blocks` needs as many
+    steps as the plain method without reuse. Each past step costs two matrices of the size of `W` and 1 % of the time of a
+    step.
+
+    References
+    ----------
+    Mallat and Zhang, "Matching pursuits with time-frequency dictionaries", 1993.
+
+    Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, eqs. (56)-(60).
+    """
+
+    _parameter_constraints = {
+        **BlockSolver._parameter_constraints,
+        "momentum": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        block_size: int = 2000,
+        *,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        reuse_blocks: bool = False,
+        momentum: int = 0,
+    ):
+        super().__init__(block_size, tol=tol, max_iter=max_iter, reuse_blocks=reuse_blocks)
+        self.momentum = momentum
+
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
+        blocks = BlockRows(op, self.block_size, rng, reuse=self.reuse_blocks, state=state)
+        state, z_norm = state or {}, xa.norm(Z) or 1.0
+        R = state["R"] if state else residual_of(op, Z, W)
+        best_true, stalled = state.get("best_true", np.inf), state.get("stalled", 0)
+        # The last directions and their coefficients, orthonormal column by column.
+        past: list[tuple[Array, Array]] = []
+        while f"direction_{len(past)}" in state:
+            past.append((state[f"direction_{len(past)}"], state[f"image_{len(past)}"]))
+        while stalled < TUNING.stalled_restarts:
+            idx, A, gram = blocks.next()
+            Q = gram.solve(A @ R)
+            coefficients = xa.zeros(tuple(W.shape), W)
+            coefficients[xa.indices(idx, W)] = Q
+            # Without jitter and momentum the length along the direction would be that of Q; recomputed, it does not increase
+            # the residual for any rounding of the Gram matrix.
+            direction, change, past = _orthonormal(A.T @ Q, coefficients, past)
+            past = [*past, (direction, change)][-self.momentum :] if self.momentum else []
+            length = column_dots(direction, R)
+            R = R - direction * length
+            change = change * length
+            W = W + change
+            residual, status = xa.norm(R) / z_norm, None
+            if residual <= self.tol:
+                # The recurrence drifts in float32: the true residual decides, and the next step starts from it.
+                R, past = Z - op @ W, []
+                residual = xa.norm(R) / z_norm
+                status = Status.CONVERGED if residual <= self.tol else None
+                stalled = stalled + 1 if residual > 0.5 * best_true else 0
+                best_true = min(best_true, residual)
+            saved = {"R": R, "best_true": float(best_true), "stalled": stalled}
+            for at, (old, of) in enumerate(past):
+                saved |= {f"direction_{at}": old, f"image_{at}": of}
+            step = blocks.step(W, residual, xa.norm(change), self.tol, state=saved, jitter=gram.jitter)
+            yield replace(step, status=status or step.status)
+
+
+def _orthonormal(
+    direction: Array, image: Array, past: list[tuple[Array, Array]]
+) -> tuple[Array, Array, list[tuple[Array, Array]]]:
+    """Return `direction` orthogonal to the `past` ones with unit norm, and the past directions that are still in use.
+
+    `image` has the coefficients of the direction, and is combined in the same way.
+    """
+    left, left_image = direction, image
+    for earlier, earlier_image in past:
+        share = column_dots(earlier, direction)
+        left = left - earlier * share
+        left_image = left_image - earlier_image * share
+    before, after = column_dots(direction, direction), column_dots(left, left)
+    xp = xa.namespace(after)
+    if past:
+        # A column with a smaller new part takes the plain step and drops its earlier directions.
+        fresh = after > TUNING.new_direction_fraction * before
+        left, left_image = xp.where(fresh, left, direction), xp.where(fresh, left_image, image)
+        after = xp.where(fresh, after, before)
+        zero = xp.zeros_like(after)
+        past = [(xp.where(fresh, old, zero), xp.where(fresh, of, zero)) for old, of in past]
+    factor = xp.where(after > 0, 1.0 / xp.sqrt(xp.where(after > 0, after, xp.ones_like(after))), after)
+    return left * factor, left_image * factor, past
+
+
+class KaczmarzMP(BlockSolver):
+    """Hybrid of randomised block Kaczmarz and matching pursuit, for symmetric matrices.
+
+    Parameters
+    ----------
+    block_size : int, default=2000
+        Number of equations in a block. Larger blocks need fewer, more expensive steps.
+    tol : float, default=1e-4
+        Tolerance at which the solver stops. It is compared, over one pass of the rows, with the relative residual of the
+        blocks before their own updates, and with the change of `W` relative to `W` if the residual is below `sqrt(tol)`. A
+        solution that no longer changes at a larger residual has not converged.
+    max_iter : int, default=200
+        Maximum number of solver iterations. One iteration reads one block.
+    reuse_blocks : bool, default=False
+        Whether to split the rows into blocks once and cache the factored Gram matrices (b^2 numbers each).
+
+    References
+    ----------
+    Andrecut, "Randomized kernel methods for least-squares support vector machines", 2016, section 3.4.
+    """
+
+    def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
+        blocks = BlockRows(op, self.block_size, rng, reuse=self.reuse_blocks, state=state)
+        z_norm, R = xa.norm(Z) or 1.0, state["R"] if state else residual_of(op, Z, W)
+        while True:
+            idx, A, gram = blocks.next()
+            before = W
+            block_residual = xa.take_rows(Z, idx) - A @ W
+            # Both right-hand sides together: each product reads the block from memory once.
+            k = Z.shape[1]
+            both = gram.solve(xa.namespace(W).concat([block_residual, A @ R], axis=1))
+            moves = A.T @ both
+            W = W + moves[:, :k]
+            W[xa.indices(idx, W)] += both[:, k:]
+            R = R - moves[:, k:]
+            residual = xa.norm(block_residual) / z_norm * float(np.sqrt(op.shape[0] / len(idx)))
+            info = {"pursuit_residual": xa.norm(R) / z_norm, "jitter": gram.jitter}
+            yield blocks.step(W, residual, xa.norm(W - before), self.tol, state={"R": R}, **info)

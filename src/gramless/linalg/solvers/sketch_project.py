@@ -27,8 +27,7 @@ from gramless._core.arrays import Array
 from gramless._core.constraints import POSITIVE_INTEGER
 from gramless.kernels.precomputed import Precomputed
 from gramless.linalg.operators.base import Operator
-from gramless.linalg.operators.landmark_columns import LocalColumns
-from gramless.linalg.preconditioner import NystromPreconditioner
+from gramless.linalg.operators.nystrom import LocalColumns, NystromPreconditioner
 from gramless.linalg.solvers.base import NON_NEGATIVE, Solver, State, Status, Step
 from gramless.linalg.tuning import TUNING
 
@@ -93,20 +92,18 @@ class SketchProject(Solver):
         count, past = int(state.get("count", 0)), TUNING.residual_smoothing
         while True:
             block = _draw(n, b, rng)
-            R = op.rows_times(block, U) - xa.take_rows(Z, block)
-            residual = xa.norm(R) / scale
+            residual, direction, stiffness = self._block_step(op, Z, U, block, rng)
+            residual /= scale
             count += 1
             smooth = past * smooth + (1 - past) * residual
             estimate = smooth / (1 - past**count)
-            direction, stiffness = self._block_step(op, block, R, rng)
             if not mu:
                 mu = min(1.0, stiffness)
             if estimate > TUNING.residual_rise * best or not np.isfinite(estimate):
                 # The sequences overshot: no momentum in this step, and less momentum in later ones.
                 mu, V, U = min(1.0, 4 * mu), W + 0, W + 0
                 smooth, count, best = 0.0, 0, np.inf
-                R = op.rows_times(block, U) - xa.take_rows(Z, block)
-                direction, _ = self._block_step(op, block, R, rng)
+                _, direction, _ = self._block_step(op, Z, U, block, rng)
             elif count > 1 / (1 - past):
                 best = min(best, estimate)
             W, V, U = self._combine(W, V, U, xa.indices(block, W), direction, mu, n / b)
@@ -135,10 +132,11 @@ class SketchProject(Solver):
         V[at] -= g * direction
         return W, V, a * V + (1 - a) * W
 
-    def _block_step(self, op: Operator, block: np.ndarray, R: Array, rng: np.random.RandomState) -> tuple[Array, float]:
-        """Return the preconditioned, scaled step on the block, and the ratio of its smallest to its largest curvature."""
-        b = len(block)
-        A = op.diagonal_block(block)
+    def _block_step(
+        self, op: Operator, Z: Array, U: Array, block: np.ndarray, rng: np.random.RandomState
+    ) -> tuple[float, Array, float]:
+        """Return the residual norm of the block at `U`, its scaled step, and the ratio of smallest to largest curvature."""
+        b, R, A = len(block), op.rows_times(block, U) - xa.take_rows(Z, block), op.diagonal_block(block)
         # At most half of the block: the damping is estimated on the other half, which includes the ridge.
         rank = min(max(1, b // 2), self.rank or max(b // 16, int(np.sqrt(10 * b)) + 1))
         columns = LocalColumns(A, Precomputed(), np.sort(rng.permutation(b)[:rank]))
@@ -151,7 +149,7 @@ class SketchProject(Solver):
             largest = xa.norm(v)
         floor = (float(op.ridge.min()) if "ridge" in op.capabilities else 0.0) or TUNING.curvature_floor * P.damping
         scale = TUNING.power_safety * largest
-        return (P @ R) / scale, floor / (floor + P.damping) / scale
+        return xa.norm(R), (P @ R) / scale, floor / (floor + P.damping) / scale
 
 
 def _draw(n: int, b: int, rng: np.random.RandomState) -> np.ndarray:

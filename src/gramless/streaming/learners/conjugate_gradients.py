@@ -26,9 +26,9 @@ from gramless._core.validation import warn_caller
 from gramless.approximation.features.base import FeatureMap, Features
 from gramless.approximation.features.landmark_map import LandmarkFeatures
 from gramless.linalg.operators.fused import FusedColumns
-from gramless.linalg.operators.normal import LandmarkProducts, NormalFactors, NormalOperator, TiledRows
+from gramless.linalg.operators.normal import LandmarkProducts, NormalOperator, TiledRows
 from gramless.linalg.solvers import CG, SolveResult, Status, solve
-from gramless.linalg.stopping import normal_objective, normal_predictions_converged
+from gramless.linalg.solvers.cg import normal_objective, normal_predictions_converged
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.streaming.learners.planning import BatchPlan, PassSettings
 from gramless.streaming.learners.training_pass import (
@@ -68,8 +68,7 @@ def solve_by_passes(
     features, format = learning.features.for_prediction(), learning.format
     ridge = 1.0 / float(learner.C)
     eps = float(np.finfo(format.dtype).eps)
-    factors = NormalFactors(features.kernel, landmarks, eps, ridge=ridge, weight=sums.weight)
-    op = NormalOperator(factors, normal_times, sums.features)
+    op = NormalOperator(features.kernel, landmarks, normal_times, sums.features, eps=eps, ridge=ridge, weight=sums.weight)
     rhs, target_squares = op.right_hand_side(sums.crossed), sums.centred_squares
     if not np.isfinite(xa.norm(rhs)):
         raise ValueError(
@@ -87,7 +86,7 @@ def solve_by_passes(
             coef.astype(format.dtype),
             bias.astype(np.float64 if values else format.dtype),
             float(learner.C),
-            factors.jitter,
+            op.jitter,
             solver=plan.solver,
             reason=plan.reason,
         )

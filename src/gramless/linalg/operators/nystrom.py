@@ -1,4 +1,4 @@
-"""The columns `K(X, s)` of a kernel matrix at the landmarks `s`, multiplied from either side.
+"""The columns `K(X, s)` of a kernel matrix at the landmarks `s`, and the Nyström preconditioner that they give.
 
 `LocalColumns` has what a preconditioner needs, with the columns in the memory of this process: stored, recomputed a few
 thousand rows at a time, taken from a given matrix, or by the fused product on a CUDA device. `RemoteColumns` in
@@ -11,6 +11,17 @@ converted, multiplied and added in float64: `4096 m` numbers beside the matrix.
     times(W)             C W                    O(n m k)
     transposed_times(V)  C^T V                  O(n m k)
     add_gram_(S, w)      S + C^T diag(w) C      O(n m^2)
+
+`NystromPreconditioner` inverts a low-rank approximation of the kernel matrix. With `m` landmarks `s` and `D = diag(ridge +
+damping)`, the matrix `K_ns K_ss^-1 K_sn + D` has the inverse
+
+    P^-1 = D^-1 - D^-1 K_ns (K_ss + K_sn D^-1 K_ns)^-1 K_sn D^-1
+
+which needs one `m x m` factorisation in float64: O(n m^2) once, O(n m) for each column it is applied to. The damping is the
+mean eigenvalue of the part of the matrix that the landmarks leave out, estimated on a sample of rows. With the ridge alone
+that part of the spectrum would be amplified instead of bounded.
+
+Reference: Frangella, Tropp and Udell, "Randomized Nyström preconditioning", 2023.
 """
 
 from __future__ import annotations
@@ -22,11 +33,12 @@ import numpy as np
 
 from gramless._core import arrays as xa
 from gramless._core.arrays import Array
-from gramless._core.threads import slices
+from gramless._core.threads import one_blas_thread, slices
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.blocks import cross
 from gramless.linalg.operators.fused import FusedColumns, FusedProduct
-from gramless.linalg.operators.tile_product import compiles, product, transposed_product
+from gramless.linalg.operators.jitter import jittered_cholesky
+from gramless.linalg.operators.tile_product import InDouble, compiles, product, transposed_product
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
 
@@ -52,11 +64,6 @@ class TallMatrix:
         self._rows = compute if self._stored is None else self._stored.__getitem__
         self._parts = slices(shape[0], tuning.rows_per_part)
 
-    @classmethod
-    def of(cls, C: Array) -> TallMatrix:
-        """Return the tall matrix of a stored array."""
-        return cls((C.shape[0], C.shape[1]), C.__getitem__, store=True)
-
     def __sizeof__(self) -> int:
         # Dask places and spills objects by their size in bytes.
         return 0 if self._stored is None else self.shape[0] * self.shape[1] * xa.numpy_dtype(self._stored).itemsize
@@ -68,46 +75,25 @@ class TallMatrix:
 
     def transposed_times(self, V: Array) -> Array:
         """Return `C^T V` for `V` in float64."""
-        total, in_double = xa.zeros((self.shape[1], V.shape[1]), V), _InDouble()
+        total, in_double = xa.zeros((self.shape[1], V.shape[1]), V), InDouble()
         for rows in self._parts_for(V):
-            part = self._rows(rows)
-            is_compiled = compiles(part, V, self._n_entries)
-            total += transposed_product(part, V[rows], self._n_entries) if is_compiled else in_double(part).T @ V[rows]
+            total += transposed_product(self._rows(rows), V[rows], self._n_entries, in_double)
         return total
 
     def times(self, W: Array) -> Array:
         """Return `C W` for `W` in float64."""
-        out, in_double = xa.empty((self.shape[0], W.shape[1]), W), _InDouble()
+        out, in_double = xa.empty((self.shape[0], W.shape[1]), W), InDouble()
         for rows in self._parts_for(W):
-            part = self._rows(rows)
-            is_compiled = compiles(part, W, self._n_entries)
-            out[rows] = product(part, W, self._n_entries) if is_compiled else in_double(part) @ W
+            out[rows] = product(self._rows(rows), W, self._n_entries, in_double)
         return out
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
         """Return the lower triangle of `S + C^T diag(weights) C` for `S` in float64, which may be overwritten."""
-        root, in_double = xa.astype(xa.namespace(weights).sqrt(weights), np.float64), _InDouble()
+        root, in_double = xa.astype(xa.namespace(weights).sqrt(weights), np.float64), InDouble()
         for rows in self._parts:
             # In float64: from a million rows on, float32 rounding errors of the sum would exceed the matrix `S`.
             S = xa.add_gram_(S, in_double(self._rows(rows), root[rows]))
         return S
-
-
-class _InDouble:
-    """Convert parts to float64 in one reused buffer, since page faults of new memory take longer than the conversion."""
-
-    def __init__(self) -> None:
-        self._buffer: np.ndarray | None = None
-
-    def __call__(self, part: Array, weights: Array | None = None) -> Array:
-        scale = 1.0 if weights is None else weights[:, None]
-        if not isinstance(part, np.ndarray):
-            return xa.astype(part, np.float64) * scale
-        if part.dtype == np.float64 and weights is None:
-            return part
-        if self._buffer is None:
-            self._buffer = np.empty(part.shape)
-        return np.multiply(part, scale, out=self._buffer[: len(part)])
 
 
 class LocalColumns(TallMatrix):
@@ -158,3 +144,39 @@ class LocalColumns(TallMatrix):
         # The error of one of the n entries of a vector spreads over all eigenvectors, but the error of one of the m entries
         # of W would be multiplied by the leading eigenvalues, so W stays in float64 for fused products too.
         return super().times(W) if self._fused is None else self._fused.times(W)
+
+
+class NystromPreconditioner:
+    """The map `V -> P^-1 V` for `P` close to `K(X, X) + diag(ridge)`; `rng` draws the sample of `damping="auto"`."""
+
+    def __init__(self, columns: LocalColumns, ridge: Array, *, damping: float | str = "auto", rng: np.random.RandomState):
+        self.columns, self.landmarks = columns, columns.landmarks
+        K_ss = columns.square()
+        self.damping = float(damping) if damping != "auto" else self._mean_residual_eigenvalue(K_ss, rng)
+        self._inverse_diagonal = xa.astype(1.0 / (ridge + self.damping), columns.sums)
+        # K_ss is overwritten by the sum.
+        self._factor, self.jitter = jittered_cholesky(columns.add_gram_(K_ss, self._inverse_diagonal))
+
+    def _mean_residual_eigenvalue(self, K_ss: Array, rng: np.random.RandomState) -> float:
+        """Return the mean eigenvalue of the part that the landmarks leave out: its trace, from a sample, over its rank."""
+        n, m = self.columns.shape
+        sample = rng.permutation(n)[: min(n, TUNING.eigenvalue_sample)]
+        C, diagonal = self.columns.sample(sample)
+        half = xa.solve_triangular(jittered_cholesky(K_ss)[0], C.T)
+        unexplained = float(xa.namespace(half).sum(diagonal)) - xa.norm(half) ** 2
+        mean = unexplained / len(sample) * n / max(1, n - m)
+        # The matrix amplifies the rounding of a vector in the direction of the largest eigenvalue: a smaller damping would
+        # only add noise.
+        largest = float(xa.namespace(K_ss).sum(K_ss)) / m**2 * n
+        return max(mean, TUNING.damping_roundings * float(np.finfo(self.columns.dtype).eps) * max(largest, 1.0))
+
+    def __matmul__(self, V: Array) -> Array:
+        D = self._inverse_diagonal[:, None]
+        # In float64, unless the products have accurate sums: along the leading eigenvectors the two terms cancel to one part
+        # in (lambda + damping) / damping.
+        wide = xa.astype(V, self.columns.sums)
+        projected = self.columns.transposed_times(D * wide)
+        with one_blas_thread():
+            inner = xa.cholesky_solve(self._factor, projected)
+        explained = self.columns.times(inner)
+        return xa.astype(D * (wide - explained), xa.numpy_dtype(V))
