@@ -388,8 +388,9 @@ class GradientState(LearnerState):
             vars(self).update({name: xa.like(value, reference) for name, value in arrays.items()})
 
     def __getstate__(self) -> dict[str, Any]:
-        # Files and other processes get NumPy arrays; the features are attached again.
-        kept = {name: value for name, value in vars(self).items() if name not in ("tuning", "features")}
+        # Files and other processes get NumPy arrays; the features and their memory are attached again.
+        left_out = ("tuning", "features", "penalty_bytes")
+        kept = {name: value for name, value in vars(self).items() if name not in left_out}
         return {name: xa.to_numpy(value) if hasattr(value, "shape") else value for name, value in kept.items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
