@@ -194,7 +194,7 @@ def written(out: Path | None) -> Iterator[TextIO]:
 
 
 def _warn_unseen(console: Console, unlike: Counter[Reason]) -> dict[str, int]:
-    """Print and return the number of values of each category that did not occur in training."""
+    """Print and return, for each categorical column, the number of values that did not occur in training."""
     unseen = {one.column: count for one, count in unlike.items() if one.reason == UNSEEN}
     for name, count in unseen.items():
         console.print(

@@ -123,7 +123,7 @@ def roc_auc(y: np.ndarray, positive: Any, probabilities: np.ndarray) -> Score | 
 
 
 def probability_scores(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shares: np.ndarray) -> list[Score]:
-    """Return the metrics of `probabilities`, whose columns are `classes`; `shares` are those of the training rows."""
+    """Return the metrics of `probabilities`, whose columns are `classes`; `shares` are class frequencies in training."""
     order = np.argsort(classes)  # strings of numbers are sorted differently from the numbers
     scores: list[Score | None] = [log_loss(y, classes[order], probabilities[:, order], shares[order])]
     if len(classes) == 2:

@@ -59,7 +59,7 @@ def compress(
         Number of points of the result; exactly one of `n_points` and `loss` must be given.
     loss : float or None, default=None
         Maximum share of held-out predictions that may change (for regression: of the variance that is not explained). The
-        number of points is doubled, starting from one in a hundred, until the share is reached.
+        number of points starts at 1 % of the points of the model and is doubled until the share is reached.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
         themselves. They are the start of the optimisation.
@@ -206,8 +206,8 @@ def loss_gradient(objective: Objective, scores: Any, Z: Any, T: float) -> Any:
     """Return the gradient of the loss with respect to the scores.
 
     The loss of values is the squared error `|scores - Z|^2 / 2`. The loss of classes is the divergence
-    `T^2 KL(softmax(Z / T), softmax(scores / T))` and a part of the squared error. For signs, it is half of the divergence of
-    the scores `(z, -z)`, summed over the columns.
+    `T^2 KL(softmax(Z / T), softmax(scores / T))` plus a fraction of the squared error. For signs, the divergence is half of
+    that of the scores `(z, -z)`, summed over the columns.
     """
     if objective == "values":
         return scores - Z
@@ -370,8 +370,8 @@ class ExpansionDescent:
     def gradients(self, X: Any, Z: Any, T: float) -> tuple[Any, tuple[Any, ...]]:
         """Return the errors of the scores, and the gradients of the mean loss.
 
-        With weights w_ij = K_ij sum_k r_ik b_jk of the gradients r of the scores, that of p_j is
-        2 gamma s^2 sum_i w_ij (x_i - p_j), and that of log s_c is -2 gamma s_c^2 sum_ij w_ij (x_ic - p_jc)^2.
+        For the gradient r by the scores, let w_ij = K_ij sum_k r_ik b_jk. The gradient by the point p_j is
+        2 gamma s^2 sum_i w_ij (x_i - p_j), and by log s_c it is -2 gamma s_c^2 sum_ij w_ij (x_ic - p_jc)^2.
         """
         xp = xa.namespace(X)
         scales = self._scales * xp.exp(self._log_factors)

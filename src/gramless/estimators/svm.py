@@ -1012,8 +1012,8 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
 def solver_seed(random_state: Any) -> int:
     """Return the seed of the solver, which is fixed for `random_state=None`.
 
-    The problems are convex: random numbers decide only where the solver starts, and a solution to the same tolerance from
-    another start would differ from fit to fit.
+    The problems are convex, so the seed affects only the start of the solver. Random starts would let the solutions of two
+    fits differ within the tolerance.
     """
     return 0 if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
 

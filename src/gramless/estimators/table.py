@@ -660,7 +660,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         leave-one-out.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
-        n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
+        n_features`, where `X` has the standardised columns. None selects the value by leave-one-out.
     estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
         Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
         selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
@@ -910,7 +910,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         leave-one-out.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
-        n_features`. `X` are the standardised columns, and None selects the value by leave-one-out.
+        n_features`, where `X` has the standardised columns. None selects the value by leave-one-out.
     estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
         Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
         selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,

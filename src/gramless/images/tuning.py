@@ -22,8 +22,8 @@ class ImageTuning:
     covariance_rows: int = 16_384
     # Rows and columns of the pooling grid by default (4 instead of 3: 17.1 instead of 17.8 % errors on CIFAR-10).
     pooling_cells: int = 4
-    # Rows from which the principal directions are computed: a number for each direction, and a smallest number, for which
-    # the eigenvectors take about a second.
+    # The principal directions are computed from this number of rows for each direction, but at least from
+    # `min_direction_rows`, whose eigenvectors take about a second.
     rows_per_direction: int = 2
     min_direction_rows: int = 2000
     # Images on which ImageClassifier selects C and mirror: leave-one-out takes less than a second per candidate.

@@ -299,7 +299,7 @@ def path_by_eigenvectors(
     K *= scale[None, :]
     values, vectors = xa.eigh(K)
     spectrum = xa.to_numpy(values)
-    # Rounding makes zero eigenvalues of a semi-definite kernel slightly negative; an indefinite kernel has others.
+    # Rounding makes zero eigenvalues slightly negative; the larger negative eigenvalues of an indefinite kernel are kept.
     eps = np.finfo(np.float64 if kernel.uses_points else xa.numpy_dtype(points)).eps
     rounding = n**0.5 * float(eps) * np.abs(spectrum).max()
     spectrum = np.where(np.abs(spectrum) <= rounding, np.maximum(spectrum, 0.0), spectrum)

@@ -1,4 +1,4 @@
-"""The Gaussian process whose posterior mean a least-squares model is.
+"""Gaussian process whose posterior mean is the prediction of a least-squares model.
 
 Least squares with kernel `K` and ridge `1 / C` is the posterior mean of a Gaussian process with covariance `s K`, noise
 variance `s / (C w_i)` and, with an intercept, a constant of unknown size. With `A = K + diag(1 / (C w))`, `u = A^-1 1`,

@@ -110,7 +110,7 @@ def _best_slope(p: np.ndarray, own: np.ndarray, weights: np.ndarray | None) -> f
 
 
 def temperature_losses(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return the log loss of each row for `softmax(a p)` with the slope `a` of the lowest mean."""
+    """Return the log loss of each row for `softmax(a p)`, with the slope `a` that minimises the mean log loss."""
     p, own = _relative_to_largest(scores, codes)
     a = _best_slope(p, own, weights)
     return np.log(np.exp(a * p).sum(axis=0)) - a * own

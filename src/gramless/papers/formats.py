@@ -120,7 +120,7 @@ def read_tables(
 
 
 def read_bank(files: Sequence[Path], member: str) -> Arrays:
-    """Read one of the two tables from an archive inside the archive."""
+    """Read one of the two tables of `bank.zip`, which is inside the downloaded archive."""
     with zipfile.ZipFile(files[0]) as outer:
         inner = io.BytesIO(outer.read("bank.zip"))
     return parse_bank(read_member(inner, member))

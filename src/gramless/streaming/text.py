@@ -63,8 +63,8 @@ def frames(
 ) -> Iterator[Any]:
     """Yield data frames of at most `size` rows (all rows if None), with consecutive row numbers.
 
-    Columns in `strings` are not converted: a piece of "01", "02", "2A" may look numeric. `names` are the columns of a file
-    without a header. Repeated column names raise ValueError, or with `rename_repeated` are numbered: "a", "a.1".
+    Columns in `strings` are not converted: "01" and "02" look numeric although a later piece may have "2A". `names` are the
+    columns of a file without a header. Repeated column names raise ValueError, or with `rename_repeated` become "a", "a.1".
     """
     pd = import_reader("pandas")
     options: dict[str, Any] = {

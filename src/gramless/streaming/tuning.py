@@ -27,9 +27,9 @@ class StreamingTuning:
     planned_passes: int = 15
     # Conjugate gradients must save at least this factor, because sums also have prediction intervals and accept more rows.
     smallest_saving: float = 2.0
-    # Multiplications that take as long as one kernel value and both of its products: on a CPU beside those of its inner
-    # product, and for each target column (two cores, Covertype with 10,000 landmarks); on a GPU in total (H200, 10^7 rows
-    # with 20,000 landmarks, benchmarks/scale.py).
+    # Costs of a kernel value, in multiplications. On a CPU: of the value without its inner product, and of its two products
+    # with each target column (two cores, Covertype with 10,000 landmarks). On a GPU: of the value and all its products
+    # (H200, 10^7 rows with 20,000 landmarks, benchmarks/scale.py).
     kernel_value_cpu: int = 10
     products_of_value: int = 2
     kernel_value_cuda: float = 140.0

@@ -418,7 +418,7 @@ def least_bytes(kernel: Kernel, X: Any, working_set: int) -> int:
 
 
 def solve_sets(gram: Any, slope: Any, beta: Any, lower: Any, upper: Any, epsilon: Any, goal: Any, max_moves: Any) -> Any:
-    """Maximise over working sets, one per row, with `beta` in place; return the number of pairs moved in each.
+    """Maximise the dual over each working set (one per row), changing `beta` in place; return the pair updates of each.
 
     `slope` is the gradient of the smooth part at `beta`, `goal` the violation to reach, `max_moves` the limit of moves.
     """

@@ -151,7 +151,7 @@ class DualSolution:
 
 @dataclass(frozen=True)
 class NuQP(BoxQP):
-    """A dual problem with the two fixed sums of its starting point; the module docstring has the formula."""
+    """A dual problem with two sums, which are fixed at their values for `start`; the module docstring has the formula."""
 
     n_sums: ClassVar[int] = 2
 

@@ -256,7 +256,7 @@ class StoredGram:
 
     @classmethod
     def of(cls, kernel: Kernel, X: Any, order: np.ndarray, workers: int) -> StoredGram:
-        """Compute the Gram matrix of the rows of `X` by symmetry; a precomputed kernel is read in `order` instead."""
+        """Compute half of the symmetric Gram matrix of `X` and mirror it; a precomputed one is copied in `order` instead."""
         n = len(order)
         if not kernel.uses_points:
             return cls(xa.to_numpy(kernel.block(X, order, order)))

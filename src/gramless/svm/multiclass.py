@@ -61,7 +61,7 @@ class SupportVectorModel:
 
     @classmethod
     def of_solutions(cls, solutions: list[DualSolution]) -> SupportVectorModel:
-        """Return the model of the solutions of problems on the same points, without classes."""
+        """Return the model that combines the solutions of problems on the same points, without classes."""
         beta = np.stack([solution.beta for solution in solutions])
         support = np.flatnonzero(beta.any(axis=0))
         intercept = np.array([solution.bias for solution in solutions])
@@ -99,7 +99,7 @@ class Decomposition:
         self._members = [np.flatnonzero(codes == c) for c in range(n_classes)]
 
     def split(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the points of a problem, a mask of its positive points, and their rows in the dual coefficients."""
+        """Return the points of a problem, a mask of the positive ones, and the row of each in the dual coefficients."""
         first, second = self.classes[number]
         if second is None:
             points = np.arange(self.codes.size)
@@ -123,7 +123,7 @@ class Decomposition:
         return found
 
     def model(self, solutions: list[DualSolution]) -> SupportVectorModel:
-        """Return the model of the solutions of the problems; its support vectors are sorted by class."""
+        """Return the model that combines the solutions of the problems; its support vectors are sorted by class."""
         coef = np.zeros((self.n_classes - 1 if self.in_pairs else len(solutions), self.codes.size))
         for number, solution in enumerate(solutions):
             points, _, rows = self.split(number)

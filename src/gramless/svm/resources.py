@@ -1,7 +1,7 @@
 """Inputs of the fit of a support vector machine: its kernel, rows and solver, and the memory, threads and device it may use.
 
 The budget is used for a copy of the rows sorted by class, one tile per thread and the state of the solver; the remainder is
-divided between the cache of kernel rows and the Gram matrices of working sets, whose sizes follow from it.
+divided between the cache of kernel rows and the Gram matrices of working sets, and determines the sizes of both.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class SVMTuning:
     # all rows.
     checked_rows: int = 256
     checked_error_factor: float = 4.0
-    # 1 / fraction of the rows, those closest to the decision level, that are recomputed in float64.
+    # The scores of the n / refined_divisor rows closest to the decision level are recomputed in float64.
     refined_divisor: int = 50
 
     # Multiple kernel learning: Gram matrices are stored up to this fraction of the memory budget; kernel rows get the rest.

@@ -45,8 +45,8 @@ SINGLE_FROM = 600
 SHARED_FROM = 3000
 """Fewest rows of a factorisation that uses all BLAS threads; for fewer rows synchronisation dominates (measured)."""
 
-# Rows per strip of a small kernel matrix: intermediate arrays stay in cache, and strips of up to 1,000 rows use no compiled
-# code: loading compiled code takes almost a second and saves less time than that for these sizes.
+# Rows per strip of a small kernel matrix. Intermediate arrays stay in cache. Matrices of up to 1,000 rows use no compiled
+# code, because loading compiled code takes almost a second and saves less time than that for these sizes.
 _STRIP_ROWS = 256
 # Smallest ridge for float32, in units of the float32 rounding error of the largest eigenvalue: rounding then changes
 # predictions by less than 2 % of their error, and the error itself by less than 0.03 % (measured on four tables).
@@ -252,7 +252,7 @@ class ScaleProblem:
         bounds.append((np.log(TUNING.smallest_C), np.log(TUNING.largest_C)))
 
         def total(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-            # The sum over the rows instead of the mean: the first step of L-BFGS has at most the length of the gradient.
+            # Minimise the sum: the first step of L-BFGS is at most as long as the gradient, which is too short for the mean.
             value, slopes = self.loss_and_slopes(parameters)
             return len(self.X) * value, len(self.X) * slopes
 

@@ -79,7 +79,7 @@ class Preparation(BaseEstimator):
     effects: Sequence[int] = ()
 
     def numbers(self, encoded: Encoded) -> np.ndarray:
-        """Return the numbers and the effects that are used."""
+        """Return the numeric columns and the effect columns that are selected by `effects`."""
         return np.hstack([encoded.numbers, encoded.effects[:, self.effects]]) if self.effects else encoded.numbers
 
     def fit(self, encoded: Encoded) -> Preparation:

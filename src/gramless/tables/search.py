@@ -295,7 +295,7 @@ class SettingSearch:
     def learn(self, starts: Sequence[TableSetting], rows: int) -> list[TableSetting]:
         """Return each setting together with column scales learned from each half of the first rows.
 
-        A setting that has scales begins with those of the same half, and takes half of the steps.
+        A setting that already has scales starts with the scales learned from the same half, and takes half as many steps.
         """
 
         def learned(start: TableSetting, first: int) -> tuple[np.ndarray, float]:

@@ -7,8 +7,8 @@ strips and the right rows to panels; the integer sums of a strip and a panel sta
     AVX-VNNI       the same on 8 lanes, 6 x 16 sums
     AVX2           vpmaddwd and an addition on 8 lanes: two products of 16 bits for each lane, 6 x 16 sums
 
-Most pixels of an image are background. With 16-bit products, a left row in which many pairs of features equal its most
-frequent code b is stored as a list of the other pairs, and only these are multiplied:
+Most pixels of an image are background. 16-bit products multiply features in pairs. If both codes of many pairs in a left row
+equal the most frequent code b of the row, the row is stored as a list of the other pairs, and only these are multiplied:
 
     <codes_i, codes_j> = <codes_i - b_i, codes_j> + b_i sum(codes_j)
 
@@ -267,7 +267,7 @@ def _select_listed_rows(codes: np.ndarray, m: int, background: np.ndarray, liste
         has_background |= _background(codes, i, counts)[1]
     if not has_background:
         return 0
-    # Costs are in vector products: those of all steps of a strip, against those of the list and of building it.
+    # Vector products of all steps of a strip, and of one step of a list. Lists of fewer pairs than `limit` are cheaper.
     strip_cost, pair_cost = -(-m // _PANEL_ROWS) * _VECTORS * steps, -(-m // (2 * _PANEL_ROWS)) * 2 * _VECTORS
     limit = (
         (strip_cost - _LIST_BUILD_COST * steps) / pair_cost - _CHUNK_START_COST * -(-steps // _chunk(steps))

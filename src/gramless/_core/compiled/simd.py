@@ -160,7 +160,7 @@ def _vectors(entry: Any, number: Any) -> tuple[Any, Any]:
 
 
 def product(multiply: Callable[..., None], widths: Sequence[int]) -> Any:
-    """Return an intrinsic that computes products of `entries` and a few columns V, all sums of which stay in registers.
+    """Return an intrinsic that multiplies `entries` by a few columns V and keeps all sums in registers.
 
     It calls the code that `multiply` generates for the given number of columns, one of `widths`. One call computes one
     group of columns, which starts at the given addresses. `entry` and `number` only pass the dtypes of the tile and of V.

@@ -56,5 +56,5 @@ class Standardised:
         return cls((values - shift) / spread, shift, spread)
 
     def model(self, coef: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients and intercept for the values from those for `Z`; the intercept in float64 for large means."""
+        """Convert coefficients and intercept for `Z` to those for the values; the intercept is float64 for large means."""
         return (coef * self.spread).astype(coef.dtype), bias.astype(np.float64) * self.spread + self.shift

@@ -96,7 +96,7 @@ def update_centroids(centres: Array, sums: Array, counts: np.ndarray) -> np.ndar
 
 
 def deviation_of(chords: np.ndarray) -> float:
-    """Return 1 - mean <new, old> of unit vectors from their distances."""
+    """Return the mean of `1 - <new, old>` over pairs of unit vectors, given the distance of each pair."""
     return float(np.mean(chords**2)) / 2
 
 

@@ -53,7 +53,7 @@ def _both_as_bytes(kernel: Kernel, X: Array, Y: Array) -> tuple[Array, Array]:
 
 
 def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array | None = None, *, n_points: int | None = None) -> Array:
-    """Return the block `K(X, Y)` of a resolved kernel, written to `out`; `n_points` are the points of which Y is a part."""
+    """Return `K(X, Y)` of a resolved kernel, written to `out`; `n_points` counts all points if Y has only a part of them."""
     shape = (X.shape[0], Y.shape[0])
     if xa.is_torch(X) or min(shape) == 0 or not kernel.uses_points:
         return kernel(X, Y, out=out)

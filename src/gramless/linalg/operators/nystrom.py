@@ -1,10 +1,10 @@
 """The columns `K(X, s)` of a kernel matrix at the landmarks `s`, and the Nyström preconditioner that they give.
 
-`LocalColumns` has what a preconditioner needs, with the columns in the memory of this process: stored, recomputed a few
-thousand rows at a time, taken from a given matrix, or by the fused product on a CUDA device. `RemoteColumns` in
+`LocalColumns` computes the products that a preconditioner needs, in this process. The columns are stored, recomputed a few
+thousand rows at a time, taken from a given matrix, or computed by the fused product on a CUDA device. `RemoteColumns` in
 `gramless.distributed` has the same interface.
 
-`TallMatrix` has the products of a matrix of many rows and few columns. The entries have the precision of the data. A sum
+`TallMatrix` computes products of a matrix of many rows and few columns. The entries have the precision of the data. A sum
 over n rows in that precision would lose the small eigenvalues of a Gram matrix, so parts of a few thousand rows are
 converted, multiplied and added in float64: `4096 m` numbers beside the matrix.
 
@@ -158,7 +158,7 @@ class NystromPreconditioner:
         self._factor, self.jitter = jittered_cholesky(columns.add_gram_(K_ss, self._inverse_diagonal))
 
     def _mean_residual_eigenvalue(self, K_ss: Array, rng: np.random.RandomState) -> float:
-        """Return the mean eigenvalue of the part that the landmarks leave out: its trace, from a sample, over its rank."""
+        """Return the mean eigenvalue of `K - K_ns K_ss^-1 K_sn`: its trace, estimated from a sample, divided by its rank."""
         n, m = self.columns.shape
         sample = rng.permutation(n)[: min(n, TUNING.eigenvalue_sample)]
         C, diagonal = self.columns.sample(sample)

@@ -225,7 +225,7 @@ def normal_objective(W: Array, R: Array, rhs: Array, target_squares: Array) -> A
 def normal_predictions_converged(rhs: Array, target_squares: Array, tol: float) -> Callable[[Array, Array], bool]:
     """Return the stopping rule `f(W, R)` of the preconditioned normal equations with right-hand side `rhs`.
 
-    In their coordinates the squared residual norm is close to the excess of the objective over its minimum. It is compared
+    After preconditioning, the squared residual norm is close to the excess of the objective over its minimum. It is compared
     with the objective of each output, or with `tol` squared times the squares of its centred targets, if these are larger.
     The norm of `rhs` is no measure of convergence, because a few rows far from all landmarks can make it much larger.
     """

@@ -496,7 +496,7 @@ def claims(paper: str) -> tuple[Claim, ...]:
 
 
 def _comparisons(declared: Sequence[Mapping[str, Any]]) -> Iterator[Comparison]:
-    """Yield a comparison for each point of the grid `for` of an entry, with the values of the point in its texts."""
+    """Yield a comparison for each entry and each point of its grid `for`, with the point's values in its strings."""
     for entry in declared:
         for point in read_grid(entry.get("for", [{}])):
             fields = _filled({key: value for key, value in entry.items() if key != "for"}, point)

@@ -72,7 +72,7 @@ def plan_pass(
 ) -> BatchPlan:
     """Return the plan of a fit; raise MemoryError if the budget is too small, ValueError if `solver` excludes needed sums.
 
-    `repeatable` rows can be read several times, and those `in_memory` at no cost.
+    `repeatable` states that the rows can be read several times, and `in_memory` that reading them again has no cost.
     """
     learner: Any = settings.learner
     if getattr(learner, "solver", "sums") == "sums":
