@@ -3,11 +3,11 @@
     expansion   f(x) = sum_i a_i K(x, b_i) + c
     novelty     v(x) = k(x, x) - |P k(x)|^2,    P = M^(1/2) L^-1,  M = I - ridge (Phi^T Phi + ridge I)^-1
 
-For the RBF kernel the exponent is one matrix product with precomputed factors; other kernels are called directly. For one
-row with 50 features and 2,000 points, the arithmetic takes about ten microseconds and scikit-learn's validation several
-times as long; here the caller guarantees finite, dense rows of the right width. Batches of rows use the compiled loop of
-`gramless.linalg.operators.blocks` with points packed once. v is the variance of `NystromNovelty` for the kernel values k(x)
-with the landmarks, whose Gram matrix is L L^T: one product with P, O(m d + m^2) per row and O(m^3) once for m landmarks.
+The RBF kernel is computed from one matrix product with precomputed factors; other kernels are called directly. For one row
+with 50 features and 2,000 points, the kernel values take about ten microseconds and scikit-learn's validation several times
+as long; here the caller guarantees finite, dense rows of the right width. Batches of rows use the compiled loop of
+`gramless.linalg.operators.blocks`. The novelty v(x) is the predictive variance of `NystromNovelty`. It depends on the kernel
+values k(x) with m landmarks, their Gram matrix L L^T and the training features Phi: O(m d + m^2) per row and O(m^3) once.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class CompiledModel:
     Parameters
     ----------
     model : estimator
-        Fitted model, whose labels and calibration are used.
+        Fitted model that provides the class labels and the calibration of the probabilities.
     expansion : KernelExpansion
         Kernel, points and coefficients of the model.
     dtype : {"float32", "float64"} or None, default=None
-        Floating-point precision of the kernel values; None is that of the coefficients.
+        Floating-point precision of the kernel values; None uses the dtype of the model's coefficients.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class CompiledModel:
         if is_classifier(model):
             self.classes_ = model.classes_
         self._multilabel = bool(getattr(model, "multilabel_", False))
-        # Scores of two classes, and values of one target that the model was given as a vector, are vectors.
+        # Results are vectors instead of matrices for two classes and for regression models fitted to a target vector.
         single = len(self.classes_) == 2 if is_classifier(model) else model._single_output
         self._has_one_output = bool(single) and not self._multilabel
 
@@ -121,7 +121,7 @@ class CompiledModel:
         return scores
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the class scores of the model.
+        """Return the scores of a classifier, or the predictions of a regressor.
 
         Parameters
         ----------
@@ -131,13 +131,13 @@ class CompiledModel:
         Returns
         -------
         ndarray of shape (n,) or (n, n_classes)
-            Scores; one column for two classes.
+            Scores of the classes; for two classes, the score of the second class.
         """
         scores = self._scores(X)
         return scores[:, 0] if self._has_one_output else scores
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the labels or values that the model predicts.
+        """Return the predicted class labels or target values.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class CompiledModel:
         return probabilities_by_method(self._model, self._scores(X))
 
     def predict_one(self, x: Any) -> Any:
-        """Return the label or the value of one row.
+        """Return the predicted class label or target value of one row.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class CompiledModel:
 
 
 def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:
-    """Return a fitted model for single rows and small batches: the same predictions, in a fraction of the time.
+    """Return a faster version of a fitted model, with the same predictions, for single rows and small batches.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:
         Fitted kernel expansion: `LSSVC`, `LSSVR`, `NystromLSSVC`, `NystromLSSVR`, `BudgetLSSVC`,
         `BudgetLSSVR`, `PrototypeLSSVC` or `RiSVOClassifier`.
     dtype : {"float32", "float64"} or None, default=None
-        Floating-point precision of the kernel values; None is that of the model.
+        Floating-point precision of the kernel values; None uses the dtype of the model's coefficients.
 
     Returns
     -------
@@ -218,15 +218,15 @@ def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:
 
 
 def kernel_values(kernel: Kernel, points: np.ndarray, dtype: np.dtype) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the function from rows to their kernel values with the points, computed in a dtype."""
+    """Return a function that computes the kernel values between rows and the given points in the given dtype."""
     if type(kernel) is not RBF:
         converted = np.ascontiguousarray(points, dtype=dtype)
         return lambda X: np.asarray(kernel(X, converted))
     gamma = float(kernel.gamma)
     exact = np.asarray(points, dtype=np.float64)
-    centre = exact.mean(axis=0)  # the exponent is a difference of squares, which is more accurate for small norms
+    centre = exact.mean(axis=0)  # the exponent is a difference of squared norms, which rounds less if the norms are small
     exact = exact - centre
-    # exp(-gamma |x - b|^2) = exp([x, -gamma |x|^2, 1] . [2 gamma b, 1, -gamma |b|^2]): one product is the full exponent.
+    # exp(-gamma |x - b|^2) = exp([x, -gamma |x|^2, 1] . [2 gamma b, 1, -gamma |b|^2]): one product gives all exponents.
     width = exact.shape[1]
     factors = np.empty((width + 2, len(exact)), dtype=dtype)
     factors[:width] = 2 * gamma * exact.T
@@ -249,7 +249,7 @@ def kernel_values(kernel: Kernel, points: np.ndarray, dtype: np.dtype) -> Callab
 
 
 def compiled_novelty(detector: NystromNovelty) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that flags the finite float64 rows that a detector fitted to dense rows predicts as novel."""
+    """Return a function that marks the novel rows of a finite float64 array, for a detector fitted to dense rows."""
     features, process = detector.features_, detector._process
     kernel = features.kernel_
     root = process.root

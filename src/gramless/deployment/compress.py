@@ -1,17 +1,18 @@
-"""Reduced set of a fitted kernel expansion: fewer points, moved and refitted to the scores of the model.
+"""Reduced-set approximation of a fitted kernel expansion: fewer points, optimised to reproduce the scores of the model.
 
     g(x) = sum_j b_j K(x, p_j) + c,      K(x, p) = exp(-gamma |s * (x - p)|^2)
 
-The points p start as landmarks of the model's points, b and c as the least-squares fit to the model's scores f. For the RBF
-kernel, Adam with decreasing steps then optimises p, b, c and one scale s per column. The loss is |g - f|^2 for regression,
-and T^2 KL(softmax(f / T), softmax(g / T)) + a |g - f|^2 / 2 with T = 3 rms(g - f) in each round for classes, so that rows
-near a class boundary count most; the second term preserves the scores, from which probabilities are computed.
+The initial points p are landmarks selected from the points of the model; the initial b and c are the least-squares fit to
+the scores f of the model. For the RBF kernel, Adam then optimises p, b, c and one scale s per column in rounds (passes over
+the rows). The loss is |g - f|^2 / 2 for regressors and T^2 KL(softmax(f / T), softmax(g / T)) + a |g - f|^2 / 2 for
+classifiers, where T = 3 rms(g - f) is updated in every round. The divergence gives most weight to rows near a class
+boundary; the squared error preserves the scores, from which probabilities are computed.
 
-The fit uses the model's points and rows interpolated between neighbours, part of which are redrawn in every round, because
-the model's values between its points matter too. Held-out points measure the loss. Cost: O(n m^2) for the start, per round
-O(n^2 d) for the model's scores and O(n m d) for the steps; memory O(n d + m^2). References: Burges, "Simplified support
-vector decision rules", 1996; Hinton, Vinyals and Dean, "Distilling the knowledge in a neural network", 2015; Kingma and Ba,
-"Adam: a method for stochastic optimization", 2015.
+The rows of the fit are points of the model and interpolations between neighbouring points, partly redrawn in every round.
+The loss is measured on held-out points. Cost: O(n m^2) for the initial fit, O(n^2 d + n m d) per round for the scores of the
+model and the gradient steps; memory O(n d + m^2). References: Burges, "Simplified support vector decision rules", 1996;
+Hinton, Vinyals and Dean, "Distilling the knowledge in a neural network", 2015; Kingma and Ba, "Adam: a method for stochastic
+optimization", 2015.
 """
 
 from __future__ import annotations
@@ -58,16 +59,16 @@ def compress(
     n_points : int or None, default=None
         Number of points of the result; exactly one of `n_points` and `loss` must be given.
     loss : float or None, default=None
-        Maximum share of held-out predictions that may change (for regression: of the variance that is not explained). The
-        number of points starts at 1 % of the points of the model and is doubled until the share is reached.
+        Maximum fraction of held-out predictions that may change; for regression, maximum fraction of unexplained variance.
+        The number of points starts at 1 % of the points of the model and is doubled while the loss exceeds this maximum.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
-        themselves. They are the start of the optimisation.
+        themselves. The optimisation starts from these landmarks.
     rounds : int, default=100
-        Number of passes over the rows that optimise the points, coefficients and scales of an RBF kernel (also of one in
-        `ScaledColumns`); 0 keeps the landmarks as points.
+        Number of passes over the rows that optimise the points, coefficients and column scales of models with the kernel
+        `RBF` or `ScaledColumns(RBF)`; 0 keeps the landmarks as points.
     half : bool, default=True
-        Whether to round the points to half precision if that changes no held-out prediction; their file is smaller.
+        Whether to round the points to half precision if the loss does not increase; a file of the model is then smaller.
     random_state : int, RandomState or None, default=None
         Seed or generator for all random choices of the fit; an int makes the fit reproducible.
 
@@ -76,7 +77,7 @@ def compress(
     estimator
         A copy with other `points_`, `dual_coef_` and `intercept_`, for the RBF kernel also with another `kernel_`, and
         `compression_`: a dict with `n_points`, `before` (number of points of `model`), `changed` (the measured loss),
-        `held_out` (number of held-out points: a fifth, at most 5,000) and `half`. Probabilities are calibrated as those of
+        `held_out` (number of held-out points: a fifth, at most 5,000) and `half`. Probabilities use the calibration of
         `model`; standard deviations, intervals and the likelihood need the training points and raise `ValueError`.
 
     See Also
@@ -123,14 +124,14 @@ def compress(
     m = n_points if n_points is not None else max(1, n // 100)
     n_interpolated = TUNING.interpolated_rows if optimise else 0
     _check_memory(expansion, n_interpolated, m, budget)
-    # The gradient steps on float32 values with a large mean would lose the digits of their deviations.
+    # Subtract the bias of a regressor: gradient steps in float32 on scores with a large mean would lose digits.
     offset = expansion.bias if objective == "values" else np.zeros_like(expansion.bias)
     full = KernelExpansion(kernel, X, xa.like(expansion.coef, X), xa.like(expansion.bias - offset, X))
     order = rng.permutation(n)
     held_out, rest = (X[xa.indices(part, X)] for part in (order[:n_held_out], order[n_held_out:]))
     rows = _TeacherRows(full, rest, n_interpolated, rng)
     expected = full(held_out)
-    # A rule selects among the rows of the fit; row indices refer to the points of the model.
+    # A rule selects from the points that are not held out; row indices refer to all points of the model.
     candidates = rest if isinstance(landmarks, str | LandmarkRule) else X
     ridge = TUNING.start_ridge if optimise else TUNING.least_squares_ridge
     while True:
@@ -154,7 +155,7 @@ def compress(
             coarse_changed = changed_share(objective, expected, coarse(held_out))
             if coarse_changed <= changed:
                 small, changed, rounded = coarse, coarse_changed, True
-    getattr(model, "temperature_", None)  # calibrate now, because the calibration at first access needs all points
+    getattr(model, "temperature_", None)  # the first access computes the calibration, which needs all points
     state = model.__getstate__() | {
         "kernel_": small.kernel,
         "points_": np.ascontiguousarray(xa.to_numpy(small.points)),
@@ -192,11 +193,11 @@ def _check_memory(expansion: KernelExpansion, n_interpolated: int, m: int, budge
 
 
 Objective = Literal["values", "signs", "classes"]
-"""What the predictions of a model are: its scores, the signs of its scores, or the class with the largest score."""
+"""Kind of predictions that a compression preserves: the scores, the signs of scores, or the class of the largest score."""
 
 
 def objective_of(model: Any) -> Objective:
-    """Return the objective for the predictions of a model."""
+    """Return the kind of predictions of a model: regression, two classes or several labels, or more than two classes."""
     if not is_classifier(model):
         return "values"
     return "signs" if getattr(model, "multilabel_", False) or len(model.classes_) == 2 else "classes"
@@ -205,9 +206,9 @@ def objective_of(model: Any) -> Objective:
 def loss_gradient(objective: Objective, scores: Any, Z: Any, T: float) -> Any:
     """Return the gradient of the loss with respect to the scores.
 
-    The loss of values is the squared error `|scores - Z|^2 / 2`. The loss of classes is the divergence
-    `T^2 KL(softmax(Z / T), softmax(scores / T))` plus a fraction of the squared error. For signs, the divergence is half of
-    that of the scores `(z, -z)`, summed over the columns.
+    The loss of "values" is the squared error `|scores - Z|^2 / 2`. The loss of "classes" is the divergence
+    `T^2 KL(softmax(Z / T), softmax(scores / T))` plus a fraction of the squared error. The loss of "signs" treats each
+    column z as two classes with the scores `(z, -z)`, and adds half of the divergences to a fraction of the squared error.
     """
     if objective == "values":
         return scores - Z
@@ -222,7 +223,7 @@ def loss_gradient(objective: Objective, scores: Any, Z: Any, T: float) -> Any:
 
 
 def changed_share(objective: Objective, expected: Any, scores: Any) -> float:
-    """Return the share of predictions that differ; for values, the share of the variance that is not explained."""
+    """Return the fraction of predictions that differ; for "values", the fraction of the variance that is not explained."""
     expected, scores = xa.to_numpy(expected), xa.to_numpy(scores)
     if objective == "values":
         return float(np.sum((scores - expected) ** 2) / max(np.sum((expected - expected.mean(axis=0)) ** 2), 1e-300))
@@ -235,7 +236,7 @@ def changed_share(objective: Objective, expected: Any, scores: Any) -> float:
 
 
 class _TeacherRows:
-    """Points of a model and `n_interpolated` times as many interpolated rows, `X`, with the scores of the model, `Z`."""
+    """Rows `X` (points of a model and `n_interpolated` interpolated rows per point) with the scores `Z` of the model."""
 
     def __init__(self, model: KernelExpansion, points: Any, n_interpolated: int, rng: np.random.RandomState):
         self._model, self._rng, self._n, self._parts, self._next = model, rng, len(points), n_interpolated, 0
@@ -255,10 +256,7 @@ class _TeacherRows:
 
 
 def interpolated_rows(kernel: Kernel, X: Any, rng: np.random.RandomState) -> Any:
-    """Return rows of which up to half of the columns are those of the nearest row among random candidates.
-
-    Values are copied, not averaged, so that an indicator column stays one.
-    """
+    """Return copies of rows in which up to half of the values come from the nearest row among random candidates."""
     n, width = X.shape
     out, n_candidates = xa.empty(X.shape, X), min(TUNING.neighbour_candidates, n)
     for rows in slices(n, TUNING.rows_per_draw):
@@ -268,6 +266,7 @@ def interpolated_rows(kernel: Kernel, X: Any, rng: np.random.RandomState) -> Any
         similarity[np.arange(n)[rows][:, None] == candidates] = -np.inf  # a row is not its own neighbour
         nearest = X[xa.indices(candidates[similarity.argmax(axis=1)], X)]
         share = rng.uniform(0.0, 0.5, size=(len(own), 1))
+        # Values are copied instead of averaged, so that indicator columns contain only zeros and ones.
         copied = np.frombuffer(rng.bytes(len(own) * width), dtype=np.uint8).reshape(len(own), width) < 256 * share
         out[rows] = xa.namespace(X).where(xa.indices(copied, X), nearest, own)
     return out
@@ -277,7 +276,7 @@ def interpolated_rows(kernel: Kernel, X: Any, rng: np.random.RandomState) -> Any
 
 
 def _as_scaled_rbf(kernel: Kernel, width: int) -> tuple[float, np.ndarray] | None:
-    """Return gamma and the factor of each column of an RBF kernel; None for kernels whose points cannot be optimised."""
+    """Return gamma and the scale of each column of an RBF kernel; None for kernels whose points cannot be optimised."""
     if type(kernel) is RBF:
         return float(kernel.gamma), np.ones(width)
     if type(kernel) is ScaledColumns and type(kernel.kernel) is RBF:
@@ -288,9 +287,9 @@ def _as_scaled_rbf(kernel: Kernel, width: int) -> tuple[float, np.ndarray] | Non
 def _least_squares(
     kernel: Kernel, X: Any, Z: Any, points: Any, ridge: float = TUNING.least_squares_ridge
 ) -> KernelExpansion:
-    """Return the least-squares coefficients and bias for given points, from normal equations in float64."""
+    """Return the expansion in given points with least-squares coefficients and bias, from normal equations in float64."""
     sums = RidgeSums(len(points), Z.shape[1], X)
-    # Kernel values in the precision of the points, and converted to float64.
+    # Kernel values are computed in the precision of the points and converted to float64 for the sums.
     for rows in slices(len(X), max(1, TUNING.block_bytes // (16 * len(points)))):
         sums.add(evaluate(kernel, X[rows], points), Z[rows])
     solution = sums.solve(ridge * sums.trace / len(points))
@@ -300,7 +299,7 @@ def _least_squares(
 def _optimised(
     start: KernelExpansion, rows: _TeacherRows, objective: Objective, rounds: int, rng: np.random.RandomState
 ) -> KernelExpansion:
-    """Return the expansion after `rounds` of gradient steps, or the start if that changes fewer predictions."""
+    """Return the expansion after `rounds` passes of gradient steps, or `start` if `start` changes fewer predictions."""
     n = len(rows.X)
     batch = max(TUNING.batch_rows, n // TUNING.steps_per_round)
     descent = ExpansionDescent(start, rows.Z, rounds * -(-n // batch), objective)
@@ -325,7 +324,7 @@ def _root_mean_square(values: Any) -> float:
 
 
 class ExpansionDescent:
-    """Adam on points, coefficients, bias and column scales of an RBF expansion, with step sizes that decrease to zero."""
+    """Adam for the points, coefficients, bias and column scales of an RBF expansion, with step sizes decreasing to zero."""
 
     def __init__(self, start: KernelExpansion, Z: Any, n_steps: int, objective: Objective):
         points = start.points
@@ -335,9 +334,9 @@ class ExpansionDescent:
         self._n_steps, self._count, self._objective = n_steps, 0, objective
         self._scales = xa.like(scales, points)
         self._points, self._coef, self._bias = (xa.like(part, points) + 0 for part in (points, start.coef, start.bias))
-        self._log_factors = xa.zeros((points.shape[1],), points)  # logarithms of the factors of the scales
+        self._log_factors = xa.zeros((points.shape[1],), points)  # logarithms of the optimised factors of the scales
         width = 1 / np.sqrt(2 * self._gamma * points.shape[1])
-        divisors = np.where(scales != 0, np.abs(scales), np.inf)  # columns with scale 0 do not move
+        divisors = np.where(scales != 0, np.abs(scales), np.inf)  # points do not move along columns with scale 0
         arrays = (self._points, self._coef, self._bias, self._log_factors)
         rates = (
             TUNING.point_step * width * xa.like(1 / divisors, points),
@@ -346,14 +345,14 @@ class ExpansionDescent:
             TUNING.scale_step,
         )
         self._tiny = float(np.finfo(xa.numpy_dtype(points)).tiny) ** 0.5
-        # For each array: its rate, and the running means of its gradient and of the squared gradient.
+        # Each optimised array with its step size and the running means of its gradient and of the squared gradient.
         self._adam = [
             (array, rate, xa.zeros(array.shape, array), xa.zeros(array.shape, array))
             for array, rate in zip(arrays, rates, strict=True)
         ]
 
     def step(self, X: Any, Z: Any, T: float) -> Any:
-        """Make one step of Adam on a batch and return the errors of the scores before it."""
+        """Make one step of Adam on a batch and return the errors of the scores before the step."""
         errors, gradients = self.gradients(X, Z, T)
         decay = 0.5 * (1 + np.cos(np.pi * self._count / self._n_steps))
         self._count += 1
@@ -368,10 +367,10 @@ class ExpansionDescent:
         return errors
 
     def gradients(self, X: Any, Z: Any, T: float) -> tuple[Any, tuple[Any, ...]]:
-        """Return the errors of the scores, and the gradients of the mean loss.
+        """Return the errors of the scores, and the gradients of the mean loss with respect to the optimised arrays.
 
-        For the gradient r by the scores, let w_ij = K_ij sum_k r_ik b_jk. The gradient by the point p_j is
-        2 gamma s^2 sum_i w_ij (x_i - p_j), and by log s_c it is -2 gamma s_c^2 sum_ij w_ij (x_ic - p_jc)^2.
+        Let r be the gradient with respect to the scores, and w_ij = K_ij sum_k r_ik b_jk. The gradient with respect to p_j
+        is 2 gamma s^2 sum_i w_ij (x_i - p_j), and with respect to log s_c it is -2 gamma s_c^2 sum_ij w_ij (x_ic - p_jc)^2.
         """
         xp = xa.namespace(X)
         scales = self._scales * xp.exp(self._log_factors)

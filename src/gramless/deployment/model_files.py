@@ -1,13 +1,13 @@
 """Model files that cannot run code.
 
-A file is a skops archive of the estimator, a format version and the versions of gramless and scikit-learn. Reading it
-creates only types that skops trusts (NumPy arrays, SciPy matrices, scikit-learn objects) and instances of classes of this
-library, from their attributes: no constructor is called, and no module outside gramless and scikit-learn is imported. The
-sum of the sizes declared in the file is checked before any array is read, and the shape of every array is compared with the
-shape that was saved; afterwards the values of the arrays are checked, and the model must predict two rows of zeros.
+A model file is a skops archive of the estimator, a format version and the versions of gramless and scikit-learn. `load`
+creates only types that skops trusts (NumPy arrays, SciPy matrices, scikit-learn objects) and instances of gramless classes,
+whose attributes it sets: no constructor is called, and no module outside gramless and scikit-learn is imported. Before any
+array is read, the sum of the sizes declared in the file is checked, and the shape of every array is compared with the shape
+recorded by `save`. Then the values of the arrays are checked, and the model must predict two rows of zeros without an error.
 
-Files of equal models are equal byte for byte: the members of the archive are named by their order, and nothing depends on
-the time or on addresses. Measured times (such as the seconds of each iteration) are in a separate member, `times.json`.
+Files of equal models are equal byte for byte: the members of the archive are named by their order, and no content depends
+on the current time or on memory addresses. Measured times (seconds of iterations) are in a separate member, `times.json`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from gramless.deployment.tuning import TUNING
 
 FORMAT_VERSION = 1
 _SCHEMA, _TIMES = "schema.json", "times.json"
-# A file may contain every subclass of BaseEstimator that gramless defines, and these classes that are no estimators.
+# A model file may contain every subclass of BaseEstimator that gramless defines. It may also contain these classes, which
+# are not estimators.
 _STATE_CLASSES = {
     "gramless._core.device.CUDA",
     "gramless._core.targets.streamed.LabelTargets",
@@ -56,10 +57,10 @@ _STATE_CLASSES = {
     "gramless.streaming.learners.training_pass.PassOfVersion01",
     "gramless.streaming.reservoir.Reservoir",
 }
-# Old names of packages, modules and classes and their current names; the longest entry that matches applies. A class
-# that is moved or renamed gets an entry here, so that files of earlier versions can be read.
+# Old names of packages, modules and classes -> current names; the longest matching entry applies. Add an entry for each
+# class that is moved or renamed, so that files of earlier versions can be read.
 RENAMED = {
-    # 0.1.0: packages
+    # Packages and modules of version 0.1.0
     "gramless._runtime": "gramless._core",
     "gramless.calibration": "gramless.inference",
     "gramless.features": "gramless.approximation.features",
@@ -72,7 +73,7 @@ RENAMED = {
     "gramless.solvers.nystrom_committee": "gramless.linalg.solvers.averaged",
     "gramless.targets": "gramless._core.targets",
     "gramless.uncertainty": "gramless.inference",
-    # 0.1.0: classes
+    # Classes and modules of version 0.1.0
     "gramless.images.crop.Crop": "gramless.images.geometry.Crop",
     "gramless.images.deskew.Deskew": "gramless.images.geometry.Deskew",
     "gramless.images.fourier.FourierFeatures": "gramless.images.filters.SpectrumFeatures",
@@ -97,7 +98,7 @@ RENAMED = {
     "gramless.tables.columns": "gramless.tables.column_types",
     "gramless.tables.members.Member": "gramless.tables.members.TableMember",
 }
-# Attributes that were renamed: current name of the class -> old name of the attribute -> current name.
+# Renamed attributes: current name of the class -> old name of the attribute -> current name of the attribute.
 RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {
     "gramless.estimators.image.ImageClassifier": {"machine_": "estimator_"},
     "gramless.estimators.table.TableClassifier": {"gave_up_": "reductions_"},
@@ -105,9 +106,9 @@ RENAMED_ATTRIBUTES: dict[str, dict[str, str]] = {
     "gramless.tables.members.TableMember": {"about": "description"},
     "gramless.tables.preparation.Preparation": {"way": "scaling", "with_gaps_": "with_missing_"},
 }
-# Types without methods that run on loading: the dtype that imputers store, and the points of a model fitted on sparse rows.
+# Types that run no code when they are loaded: dtypes (stored by imputers) and sparse points of models fitted to sparse rows.
 _TRUSTED_TYPES = {"numpy.dtype", "scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array"}
-# Compiled code of scikit-learn that does not check its arrays: a forged file could crash the process.
+# Modules of scikit-learn whose compiled code does not check array bounds: a forged file could crash the process.
 _UNSAFE_SKLEARN = ("sklearn.svm.", "sklearn.tree.", "sklearn.neighbors.")
 _POINTS = ("points", "points_", "support_vectors_", "cluster_centers_")
 # Attributes that contain one of these words may be infinite or NaN in a valid model.
@@ -127,8 +128,8 @@ def save(estimator: Any, path: str | os.PathLike[str], *, times: bool = True) ->
     path : path-like
         File to write; an existing file is replaced only when the new one is complete.
     times : bool, default=True
-        Whether to save measured times, such as those in `history_`. Without them, two fits with equal data, settings and
-        `random_state` give equal files; with them, only the member `times.json` of the files differs.
+        Whether to save measured times, such as the seconds in `history_`. Without times, two fits with equal data, settings
+        and `random_state` give equal files; with times, the files differ only in the archive member `times.json`.
 
     See Also
     --------
@@ -182,8 +183,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
     path : path-like
         File to read.
     max_bytes : int, optional
-        Maximum memory of the contents in bytes. None is the larger of 256 MiB and 50 times the size of the file, which is
-        enough for models and stops small files that were forged to fill the memory.
+        Maximum size of the uncompressed contents in bytes. None is the larger of 256 MiB and 50 times the size of the file,
+        which is enough for models and rejects small files that were forged to fill the memory.
 
     Returns
     -------
@@ -193,7 +194,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
     Raises
     ------
     ValueError
-        If the file is damaged, contains types that no model has, or arrays whose shapes do not agree.
+        If the file is damaged, contains types that no model contains, or contains arrays with inconsistent shapes.
 
     See Also
     --------
@@ -225,11 +226,11 @@ def load(path: str | os.PathLike[str], *, max_bytes: int | None = None) -> Any:
 
 
 class _RejectedFileError(ValueError):
-    """Error of a complete file whose contents cannot be loaded or are not allowed."""
+    """Error for an undamaged file whose size, types or format `load` does not accept."""
 
 
 def _read(file: BinaryIO, source: Path, max_bytes: int | None) -> Any:
-    """Return the estimator of an open file: check sizes and types, build the objects, check the arrays."""
+    """Return the estimator of an open file; check sizes and types before creating objects, and arrays afterwards."""
     import skops.io
 
     with zipfile.ZipFile(file) as archive:
@@ -284,7 +285,7 @@ def _read(file: BinaryIO, source: Path, max_bytes: int | None) -> Any:
 
 
 def _version_advice(source: Path) -> str:
-    """Return advice for a file that other versions wrote; "" if the versions agree or are unknown."""
+    """Return advice for a file of other gramless or scikit-learn versions; "" if the versions agree or are unknown."""
     here = {"gramless": __version__, "scikit-learn": version("scikit-learn")}
     try:
         with zipfile.ZipFile(source) as archive:
@@ -315,9 +316,9 @@ def _full_name(cls: type) -> str:
 
 
 def _is_loadable(name: str) -> bool:
-    """Return True if a file may contain the type of this name, in addition to the types that skops trusts.
+    """Return True if a model file may contain the type of this name, although skops does not trust it.
 
-    Subclasses of BaseEstimator that gramless defines are loadable; their module, which is part of gramless, is imported.
+    For a name inside gramless, the module is imported to check that the type is a subclass of BaseEstimator.
     """
     if name in _TRUSTED_TYPES or name in _STATE_CLASSES:
         return True
@@ -332,9 +333,9 @@ def _is_loadable(name: str) -> bool:
 
 
 def _checked_types(schema: Any, file: Any) -> tuple[list[str], list[str]]:
-    """Return the types of a file that skops does not trust: those that a file may contain, and those that it may not.
+    """Return the types in a file that skops does not trust: first the allowed types, then the rejected types.
 
-    Types of gramless that are not built from attributes and unsafe types of scikit-learn are rejected, too.
+    Also rejected are unsafe types of scikit-learn and types of gramless that would not be created from their attributes.
     """
     import skops.io
 
@@ -363,7 +364,7 @@ def use_current_names(schema: Any, renamed: dict[str, str]) -> bool:
 
 
 def _nodes(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every object of a JSON document with its name, such as "estimator.points_", in a fixed order."""
+    """Yield every object of a JSON document with its path, such as "estimator.points_", in a fixed order."""
     waiting = [("", schema)]
     while waiting:
         name, value = waiting.pop()
@@ -377,12 +378,13 @@ def _nodes(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _make_reproducible(schema: Any, archive: zipfile.ZipFile) -> dict[str, str]:
-    """Replace addresses in a schema by running numbers, add the shapes of arrays, and return new names of the members."""
+    """Replace addresses in a schema by consecutive numbers, add array shapes, and return old and new names of members."""
     numbers: dict[int, int] = {}
     names: dict[str, str] = {}
     for number, (_, node) in enumerate(_nodes(schema)):
         if isinstance(node.get("__id__"), int):
-            # Whether equal strings, numbers or tuples are one object in memory depends on the history of the process.
+            # Whether equal strings, numbers or tuples are one object in memory depends on the history of the process, so
+            # that each of their occurrences gets a new number.
             is_value = node["__loader__"] not in ("ObjectNode", "DictNode", "ListNode", "NdArrayNode")
             node["__id__"] = number if is_value else numbers.setdefault(node["__id__"], number)
         if isinstance(node.get("file"), str):
@@ -401,11 +403,11 @@ def _description(archive: zipfile.ZipFile, member: str) -> str:
 
 
 def _write_archive(file: BinaryIO, source: zipfile.ZipFile, names: dict[str, str], schema: Any, times: list[Any]) -> None:
-    """Write an archive with members of another one under new names, a schema and measured times."""
+    """Write an archive with the members of a source archive under new names, a schema and measured times."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=TUNING.compression_level) as archive:
 
         def add(name: str, content: str | bytes) -> None:
-            info = zipfile.ZipInfo(name)  # without the current time
+            info = zipfile.ZipInfo(name)  # has a fixed date instead of the current time
             info.create_system = 3  # the same on all operating systems
             archive.writestr(info, content, zipfile.ZIP_DEFLATED, TUNING.compression_level)
 
@@ -417,9 +419,9 @@ def _write_archive(file: BinaryIO, source: zipfile.ZipFile, names: dict[str, str
 
 
 def _check_saved_shapes(schema: Any, archive: zipfile.ZipFile) -> None:
-    """Raise ValueError for an array with another shape or dtype than it was saved with."""
+    """Raise ValueError if the shape or dtype of an array differs from the shape or dtype recorded by `save`."""
     for name, node in _nodes(schema):
-        saved = node.get("saved_as")  # unknown in files of version 0.1.0
+        saved = node.get("saved_as")  # not recorded in files of version 0.1.0
         if isinstance(saved, str) and (found := _description(archive, str(node.get("file")))) != saved:
             raise ValueError(f"the array {name} has {found}, and it was saved with {saved}")
 
@@ -428,9 +430,9 @@ def _check_saved_shapes(schema: Any, archive: zipfile.ZipFile) -> None:
 
 
 def _to_stored(value: Any, times: list[Any], path: tuple[str | int, ...], copies: dict[int, tuple[Any, Any]]) -> Any:
-    """Return a copy of an estimator without callbacks and times, and with points in half precision if that loses no digit.
+    """Return a copy of an estimator without callbacks and times, with points in half precision if the conversion is exact.
 
-    Times are replaced by 0.0 and appended to `times` with their paths. `copies` are the originals and copies by address.
+    Times are replaced by 0.0 and appended to `times` with their paths. `copies` maps addresses to originals and copies.
     """
     if id(value) in copies:
         return copies[id(value)][1]
@@ -446,7 +448,7 @@ def _to_stored(value: Any, times: list[Any], path: tuple[str | int, ...], copies
             elif _is_time(key, path) and isinstance(part, float):
                 times.append(([*path, key], part))
                 parts[key] = 0.0
-            elif is_own and isinstance(value, BaseEstimator) and key in _POINTS:  # `_restore` is the inverse
+            elif is_own and isinstance(value, BaseEstimator) and key in _POINTS:  # `_restore` converts back
                 parts[key] = _to_half(part)
             else:
                 parts[key] = _to_stored(part, times, (*path, key), copies)
@@ -457,12 +459,12 @@ def _to_stored(value: Any, times: list[Any], path: tuple[str | int, ...], copies
 
 
 def _is_time(key: Any, path: Sequence[Any]) -> bool:
-    """Return True for names of measured times: "seconds", "..._seconds", and the values in `timings_`."""
+    """Return True if a key is the name of a measured time: "seconds", "..._seconds", or any key of `timings_`."""
     return isinstance(key, str) and (key == "seconds" or key.endswith("_seconds") or "timings_" in path[-1:])
 
 
 def _set_time(root: Any, path: list[Any], seconds: Any) -> None:
-    """Store a measured time in a loaded estimator; raise ValueError if there is no time at its path."""
+    """Store a measured time in a loaded estimator; raise ValueError if its path does not lead to a time."""
     *parents, name = path
     for key in parents:
         root = root[key] if isinstance(root, dict | list | tuple) else vars(root)[key]
@@ -473,7 +475,7 @@ def _set_time(root: Any, path: list[Any], seconds: Any) -> None:
 
 
 def _to_half(points: Any) -> Any:
-    """Return points in half precision with the name of their dtype if no digit is lost: pixels, counts, indicators."""
+    """Return points in half precision, with the name of their dtype, if the conversion is exact (pixels, small counts)."""
     if type(points) is list:
         return [_to_half(one) for one in points]
     if not isinstance(points, np.ndarray) or points.dtype not in (np.float32, np.float64) or points.size == 0:
@@ -484,7 +486,7 @@ def _to_half(points: Any) -> Any:
 
 
 def _from_half(stored: Any) -> Any:
-    """Return points in the dtype in which they were saved."""
+    """Return points in the dtype that they had before `_to_half`."""
     if type(stored) is list:
         return [_from_half(points) for points in stored]
     if not (isinstance(stored, dict) and set(stored) == {"half", "dtype"}):
@@ -495,7 +497,7 @@ def _from_half(stored: Any) -> Any:
 
 
 def _restore(estimator: BaseEstimator) -> None:
-    """Convert points to their own precision, and set parameters that the file does not have to their defaults."""
+    """Convert points from half precision to their dtype, and set parameters missing in the file to their defaults."""
     attributes = vars(estimator)
     attributes |= {key: _from_half(attributes[key]) for key in _POINTS if key in attributes}
     for name, parameter in inspect.signature(type(estimator).__init__).parameters.items():
@@ -525,7 +527,7 @@ def _reachable(root: Any) -> list[Any]:
 
 
 def _check_estimator(estimator: BaseEstimator) -> None:
-    """Raise ValueError if arrays are not finite or their shapes disagree: compiled loops would read beyond them."""
+    """Raise ValueError for arrays that are not finite or whose shapes would make compiled loops read beyond their ends."""
     attributes = vars(estimator)
     name = type(estimator).__name__
     for key, value in attributes.items():

@@ -7,49 +7,52 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeploymentTuning:
-    """Limits and settings with their units and origins."""
+    """Sizes and limits of the package, each with its unit and origin."""
 
-    # zlib level. Level 1 shrinks one-hot columns and images to 1/6 - 1/10 of their size; higher levels gain little.
+    # zlib level. Level 1 compresses arrays of one-hot columns and of pixels to 1/10 to 1/6 of their size; higher levels
+    # compress little more.
     compression_level: int = 1
-    # Contents of a model file may take this many bytes, or this many times the size of the file if that is more. Models
-    # shrink by less than this factor; files forged to fill the memory shrink by 1,000 and more.
+    # Maximum size of the uncompressed contents of a model file: this number of bytes or this multiple of the file size,
+    # whichever is larger. Models have smaller compression ratios, and files forged to fill the memory 1,000 and more.
     max_unpacked_bytes: int = 256 * 2**20
     max_compression_ratio: int = 50
-    # Columns of a model: a loaded model predicts two rows of zeros, which take 16 bytes for each column.
+    # Maximum number of columns of a model file: `load` tests each model on two rows of zeros, 16 bytes for each column.
     max_features: int = 10**8
-    # Rows from which a compiled model uses the compiled loop, which computes strips of several rows; fewer rows cost less
-    # by matrix products.
+    # Minimum number of rows for which a compiled model uses the compiled loop, which computes several rows together; matrix
+    # products are faster for fewer rows.
     min_loop_rows: int = 4
-    # Rows whose novelty is computed at a time.
+    # Batch size, in rows, of `compiled_novelty`.
     novelty_rows: int = 512
 
-    # compress: size in bytes of a block of kernel values, which is added to the normal equations.
+    # compress: size in bytes of the blocks of kernel values from which the normal equations are computed.
     block_bytes: int = 64 * 2**20
-    # compress: fraction and limits of the points that measure the loss. 5,000 rows measure a share to a fraction of a
-    # percentage point; further rows are more useful for the fit.
+    # compress: fraction, minimum and maximum number of the model's points that are held out to measure the loss. With 5,000
+    # points, the standard error of the loss is below one percentage point; further points are more useful for the fit.
     held_out_fraction: float = 0.2
     min_held_out: int = 20
     max_held_out: int = 5000
-    # compress: relative ridge of the least-squares coefficients, and of those that gradient steps start from: large
-    # coefficients of opposite sign would hinder the steps.
+    # compress: ridge of least-squares coefficients, relative to the mean diagonal of the normal equations, and the larger
+    # ridge of the coefficients from which gradient steps start: large coefficients of opposite sign would hinder the steps.
     least_squares_ridge: float = 1e-9
     start_ridge: float = 1e-5
-    # compress: interpolated rows per point, and candidates among which the nearest neighbour of a row is searched.
+    # compress: interpolated rows per point, and random candidates among which the nearest neighbour of a row is searched.
     interpolated_rows: int = 4
     neighbour_candidates: int = 256
-    # compress: rows for which the candidates are drawn together.
+    # compress: number of rows that are compared with the same random candidates.
     rows_per_draw: int = 4096
-    # compress: rows of a gradient step; more if a round would have more steps than `steps_per_round`.
+    # compress: rows of a gradient step, and maximum number of steps in a round (a pass over the rows). Steps use more rows
+    # if a round would exceed this maximum.
     batch_rows: int = 250
     steps_per_round: int = 256
-    # compress: sizes of the first Adam steps, as fractions of the kernel width (points), of the root mean square of the
-    # coefficients, of that of the scores (bias), and of a scale. Origin not recorded.
+    # compress: initial step sizes of Adam. Steps of the points are fractions of the kernel width, steps of the coefficients
+    # and of the bias are fractions of the root mean square of the coefficients and of the scores, and steps of the column
+    # scales are relative changes. Origin not recorded.
     point_step: float = 0.2
     coef_step: float = 0.025
     bias_step: float = 0.003
     scale_step: float = 0.03
-    # compress: temperature of the softmax in root mean squared errors of the scores: rows whose two largest scores differ
-    # by more do not influence the divergence.
+    # compress: temperature of the softmax as a multiple of the root mean square error of the scores. Rows whose two largest
+    # scores differ by much more than the temperature hardly influence the divergence.
     temperature: float = 3.0
     # compress: weight of the squared error of the scores in addition to the divergence.
     score_weight: float = 0.1
@@ -62,21 +65,22 @@ TUNING = DeploymentTuning()
 class Limits:
     """Limits and thresholds of a server; a request beyond a limit is answered with a 4xx or 5xx status and a reason."""
 
-    body_bytes: int = 16 * 2**20  # largest request body
-    all_bodies_bytes: int = 256 * 2**20  # bodies of all requests that are being read or parsed
-    header_bytes: int = 64 * 1024  # largest request header
-    rows: int = 10_000  # rows of a request
-    explained_rows: int = 20  # rows of a request with "explain": true
-    waiting_rows: int = 50_000  # rows of all requests that wait for a model
-    batch_rows: int = 1024  # rows of a batch that combines several requests
-    seconds: float = 30.0  # from a complete request to its response
-    reading_seconds: float = 10.0  # for a client to send its headers, and again for its body
-    stopping_seconds: float = 20.0  # for running requests when the server stops
-    connections: int = 1000  # open connections
-    # Bodies up to this size are parsed in the event loop, larger ones in a thread: parsing 16 KiB takes about 0.1 ms.
+    body_bytes: int = 16 * 2**20  # of one request body
+    all_bodies_bytes: int = 256 * 2**20  # total size of the bodies that are being read or parsed
+    header_bytes: int = 64 * 1024  # of all headers of one request
+    rows: int = 10_000  # of one request
+    explained_rows: int = 20  # of one request with "explain": true
+    waiting_rows: int = 50_000  # total of all requests that wait for one model
+    batch_rows: int = 1024  # of a batch that combines several requests
+    seconds: float = 30.0  # from the complete request to its response
+    reading_seconds: float = 10.0  # for receiving the headers of a request, and the same time again for its body
+    stopping_seconds: float = 20.0  # for completing running requests when the server stops
+    connections: int = 1000  # number of open connections
+    # Bodies up to this size are parsed in the event loop, which takes about 0.1 ms for 16 KiB; larger bodies are parsed in a
+    # thread.
     inline_parsing_bytes: int = 16 * 1024
-    # Batches up to this size are scored in the event loop if the model needs less than this time for them: the transfer to
-    # a thread and back takes about 0.1 ms, and other requests wait at most this long.
+    # Batches up to this number of rows are scored in the event loop if the model scores them in less than this time: the
+    # transfer to a thread and back would take about 0.1 ms, and other requests wait no longer than this time.
     inline_scoring_rows: int = 32
     inline_scoring_seconds: float = 0.004
 

@@ -3,8 +3,8 @@
     to_onnx(model)     input "X" of shape (n, n_features), or one input for each column of a table;
                        outputs "label" (or "prediction"), "probabilities", "scores"
 
-`scores` equals `decision_function` and `probabilities` equals `predict_proba`; the precision is that of the model. Each type
-of estimator has one function in `MODEL_GRAPHS`; other types raise an error with their name.
+`scores` equals `decision_function` and `probabilities` equals `predict_proba`; the graph computes in the precision of the
+model. `MODEL_GRAPHS` has one function for each supported type of estimator; other types raise an error with the type's name.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from gramless.svm.multiclass import SupportVectorModel
 
 Outputs = dict[str, Tensor]
 ModelGraph = Callable[[Any, Any], Outputs]
-# Pairwise probabilities are clipped as in `gramless.inference.probabilities`.
+# Pairwise probabilities are clipped at this distance from 0 and 1, as in `gramless.inference.probabilities`.
 _SMALLEST = 1e-7
-# Diagonal added to the coupling matrix, which is singular if all pairwise probabilities are consistent.
+# Value added to the diagonal of the coupling matrix, which is singular if all pairwise probabilities are consistent.
 _RIDGE = 1e-12
 
 
 def to_onnx(model: Any) -> Any:
-    """Return a fitted model for ONNX runtimes.
+    """Convert a fitted model to ONNX.
 
     Parameters
     ----------
     model : estimator
-        Fitted estimator of gramless, a scikit-learn pipeline that ends with one, or a model that `gramless train` saved.
+        Fitted gramless estimator, scikit-learn pipeline that ends with such an estimator, or model of `gramless train`.
 
     Returns
     -------
     onnx.ModelProto
         Model with the input `X` in the dtype of the coefficients (float64 in a pipeline). Table models and pipelines that
         begin with a `ColumnTransformer` have one input of shape (n, 1) for each column: float64 with NaN for missing
-        values, strings with "" for missing values, or dates as days since 1970. The outputs are `label` and `scores`
-        (and `probabilities` if the model has `predict_proba`), or `prediction` (and `scores` of an outlier detector, whose
-        predictions are 1 and -1).
+        values, strings with "" for missing values, or dates as days since 1970. Outputs of classifiers are `label`,
+        `scores` and, if the model has `predict_proba`, `probabilities`. The output of regressors is `prediction`. Outputs of
+        outlier detectors are `prediction` (1 for inliers, -1 for outliers) and `scores`.
 
     See Also
     --------
@@ -83,7 +83,7 @@ def to_onnx(model: Any) -> Any:
         raise ValueError(f"this {name} predicts several labels for each row, which cannot be written as ONNX operators")
     if is_table and steps:
         raise ValueError(f"{name} preprocesses columns itself: export it without steps before it")
-    # Transformers compute in float64 for every precision of the estimator.
+    # Transformers compute in float64, also before a float32 estimator.
     dtype = np.dtype(np.float64) if steps or is_table else _precision(estimator)
     graph = Graph(dtype)
     x: Any
@@ -105,12 +105,12 @@ def to_onnx(model: Any) -> Any:
 
 
 def _inputs_of_columns(graph: Graph, columns: list[tuple[str, bool]]) -> dict[str, Tensor]:
-    """Add an input of shape (n, 1) for each column, given as its name and True if it contains strings."""
+    """Add an input of shape (n, 1) for each column; `columns` has names, and True for columns that contain strings."""
     return {name: graph.input(name, object if strings else graph.dtype, ["n", 1]) for name, strings in columns}
 
 
 def _precision(model: Any) -> np.dtype:
-    """Return the dtype of the model's points, or of the coefficients of its features."""
+    """Return the dtype of the points of a model, or of the coefficients of a model without points."""
     array = next(getattr(model, name) for name in ("points_", "support_vectors_", "coef_") if hasattr(model, name))
     return np.dtype(np.float32 if array.dtype == np.float32 else np.float64)
 
@@ -127,7 +127,7 @@ def _dense(points: Any) -> np.ndarray:
 
 
 def _table(model: Any, columns: dict[str, Tensor]) -> Outputs:
-    """Return the weighted mean of the members of a table model, and the calibrated softmax."""
+    """Return the outputs of a table model from the weighted scores of its members, for classifiers with probabilities."""
     if model.model_ is not None:
         return MODEL_GRAPHS[type(model.model_)](model.model_, table_inputs(model, columns))
     scores = table_scores(model, columns)
@@ -143,12 +143,12 @@ def _table(model: Any, columns: dict[str, Tensor]) -> Outputs:
 
 
 def _expansion(model: Any, x: Tensor) -> Outputs:
-    """Return the outputs of an expansion in the points of a model."""
+    """Return the outputs of a kernel expansion in the points of a model."""
     return _least_squares(model, kernel_block(model.kernel_, x, _dense(model.points_)) @ model.dual_coef_ + model.intercept_)
 
 
 def _fourier(model: Any, x: Tensor) -> Outputs:
-    """Return the outputs of a linear function of cosines and sines of random projections."""
+    """Return the outputs of a linear model on random Fourier features."""
     phases = x @ model.features_.frequencies()
     features = phases.op("Cos").op("Concat", phases.op("Sin"), axis=1) * float((model.features_.n_features // 2) ** -0.5)
     return _least_squares(model, features @ model.coef_ + model.intercept_)
@@ -192,7 +192,7 @@ def _support_vectors(model: Any, x: Tensor) -> Outputs:
 
 
 def _one_class(model: Any, x: Tensor) -> Outputs:
-    """Return the score of an outlier detector and its sign."""
+    """Return the scores of an outlier detector, with their signs as predictions."""
     block = kernel_block(model.kernel_, x, _dense(model.support_vectors_))
     scores = block @ _dense(model.dual_coef_).T - float(model.offset_)
     return {"prediction": (scores >= 0.0).where(1.0, -1.0).flat(), "scores": scores}
@@ -202,25 +202,25 @@ def _one_class(model: Any, x: Tensor) -> Outputs:
 
 
 def pick_labels(scores: Tensor, classes: np.ndarray, *, one_column: bool) -> Tensor:
-    """Return the label of the largest score of each row, of shape (n,); of one column of scores, the label by the sign."""
+    """Return the label of the largest score of each row, shape (n,); for one column of scores, the label by the sign."""
     codes = (scores.flat() > 0.0).cast(np.int64) if one_column else scores.op("ArgMax", axis=1, keepdims=0)
     return codes.graph.op("Gather", label_values(classes), codes, axis=0)
 
 
 def label_values(classes: np.ndarray) -> np.ndarray:
-    """Return labels in a type of ONNX: int64 for integers and booleans, float64 for other numbers, else strings."""
+    """Return labels in a dtype of ONNX: int64 for integers and booleans, float64 for other numbers, else strings."""
     if classes.dtype.kind in "iub":
         return classes.astype(np.int64)
     return classes.astype(np.float64) if classes.dtype.kind == "f" else classes.astype(str).astype(object)
 
 
 def softmax(scores: Tensor, n_classes: int) -> Tensor:
-    """Return the softmax of scores; if scores are one column, the sigmoid and its complement."""
+    """Return the softmax of scores; for two classes, the sigmoid of the only score and its complement."""
     return scores.op("Softmax", axis=1) if n_classes > 2 else _with_complement(scores.op("Sigmoid"))
 
 
 def sigmoids(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
-    """Return Platt's sigmoid of each score, normalised over the classes; parameters are slopes and offsets."""
+    """Return Platt's sigmoids of scores, normalised over the classes; `parameters` has their slopes and offsets."""
     p = _sigmoid(scores, parameters)
     if n_classes == 2:
         return _with_complement(p)
@@ -230,15 +230,15 @@ def sigmoids(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
 
 
 def coupled(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
-    """Return one distribution from the sigmoids of all pairs of classes: the solution of `Q p = c 1`.
+    """Return class probabilities `p` from the sigmoids of all pairs of classes: `Q p = c 1`, with c such that p sums to 1.
 
     `Q` is the positive semi-definite matrix of `gramless.inference.probabilities`. Gaussian elimination therefore needs no
-    pivoting; the graph has one step for each class.
+    pivoting; the graph has one elimination step for each class.
     """
     k, (first, second) = n_classes, _pairs(n_classes)
     r = _sigmoid(scores, parameters).op("Clip", _SMALLEST, 1 - _SMALLEST)
     other = 1.0 - r
-    # Entries of Q are sums of products of pairs: constant matrices arrange them.
+    # Each entry of Q is a sum of products of pairwise probabilities, computed by a product with a constant matrix.
     products = -np.einsum("pi,pj->pij", first + second, first + second) * (1 - np.eye(k))
     Q = (r * r) @ _diagonals(second) + (other * other) @ _diagonals(first) + (r * other) @ products.reshape(-1, k * k)
     rows = Q.op("Reshape", np.array([-1, k, k])) + _RIDGE * np.eye(k)
@@ -256,7 +256,7 @@ def coupled(scores: Tensor, parameters: np.ndarray, n_classes: int) -> Tensor:
 
 
 def vote_scores(scores: Tensor, n_classes: int) -> Tensor:
-    """Return the votes of the pairs for each class, plus a confidence below one half that breaks ties."""
+    """Return the number of pairwise votes for each class, plus a confidence below one half that breaks ties."""
     first, second = _pairs(n_classes)
     wins = (scores > 0.0).as_float()
     confidence = scores @ (first - second)
@@ -270,7 +270,7 @@ def _pairs(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _diagonals(indicators: np.ndarray) -> np.ndarray:
-    """Return diagonal matrices of the rows, each as a row."""
+    """Return, for each row, the diagonal matrix with the entries of the row, flattened."""
     return np.stack([np.diag(row).ravel() for row in indicators])
 
 
@@ -292,4 +292,4 @@ MODEL_GRAPHS: dict[type, ModelGraph] = {
     gramless.KernelOneClassSVM: _one_class,
     **dict.fromkeys((gramless.TableClassifier, gramless.TableRegressor), _table),
 }
-"""Functions that write estimators as ONNX operators, by type; those of tables take one input for each column."""
+"""Functions that write estimators as ONNX operators, by estimator type; for table models, they take a dict of columns."""

@@ -21,19 +21,19 @@ with suppress(ImportError):  # `to_onnx` reports that the optional package is mi
     from onnx import checker, compose, helper, numpy_helper
 
 OPSET = 19
-# IR version of ONNX 1.14, which runtimes with this operator set support.
+# Version of the file format (IR version) of ONNX 1.14, which runtimes with this operator set support.
 _IR_VERSION = 9
 
 
 def _operator(kind: str) -> tuple[Any, Any]:
-    """Return the method of a binary Python operator and the method with exchanged operands."""
+    """Return the methods of a binary Python operator and of the same operator with exchanged operands."""
     return lambda self, other: self.graph.op(kind, self, other), lambda self, other: self.graph.op(kind, other, self)
 
 
 class Tensor:
     """Value in a graph under construction; operators of Python and `op` add nodes to the graph."""
 
-    __array_ufunc__ = None  # an operator with a NumPy array on the left calls the method of this class
+    __array_ufunc__ = None  # if the left operand is a NumPy array, Python calls the method of this class
 
     def __init__(self, graph: Graph, name: str):
         self.graph = graph
@@ -50,27 +50,27 @@ class Tensor:
     __ge__, __le__ = _operator("GreaterOrEqual")
 
     def op(self, kind: str, *inputs: Any, **attributes: Any) -> Tensor:
-        """Return the output of an operator of the ONNX standard whose first input is this value."""
+        """Return the output of an ONNX operator whose first input is this tensor."""
         return self.graph.op(kind, self, *inputs, **attributes)
 
     def where(self, true: Any, false: Any) -> Tensor:
-        """Return elements of one value where this condition is true, and elements of another value elsewhere."""
+        """Return the elements of `true` where this boolean tensor is true, and the elements of `false` elsewhere."""
         return self.op("Where", true, false)
 
     def cast(self, dtype: Any) -> Tensor:
-        """Return the value in another dtype."""
+        """Return the tensor converted to a dtype."""
         return self.op("Cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def as_float(self) -> Tensor:
-        """Return the value in the dtype of the graph."""
+        """Return the tensor converted to the dtype of the graph."""
         return self.cast(self.graph.dtype)
 
     def columns(self, *indices: int) -> Tensor:
-        """Return columns of a matrix."""
+        """Return the columns of the matrix at the given indices."""
         return self.op("Gather", np.array(indices, dtype=np.int64), axis=1)
 
     def sum(self, axis: int, *, keepdims: bool = True) -> Tensor:
-        """Return the sums along an axis."""
+        """Return the sums of the tensor along an axis."""
         return self.op("ReduceSum", np.array([axis]), keepdims=int(keepdims))
 
     def flat(self) -> Tensor:
@@ -79,7 +79,7 @@ class Tensor:
 
 
 class Graph:
-    """Nodes, constants, inputs and outputs of a graph under construction; `dtype` is that of its floating-point values."""
+    """Nodes, constants, inputs and outputs of a graph under construction; floating-point values have the dtype `dtype`."""
 
     def __init__(self, dtype: Any):
         self.dtype = np.dtype(dtype)
@@ -93,20 +93,20 @@ class Graph:
         self._count = 0
 
     def input(self, name: str, dtype: Any, shape: Sequence[int | str]) -> Tensor:
-        """Add an input. The dtype object means strings, and a string in the shape is the name of a variable length."""
+        """Add an input to the graph. The dtype object means strings; a string in the shape names a variable length."""
         self._taken.add(name)
         self._inputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape))
         return Tensor(self, name)
 
     def output(self, name: str, value: Tensor, dtype: Any, shape: Sequence[int | str | None]) -> None:
-        """Add an output."""
+        """Add a tensor as a named output of the graph."""
         if name in self._taken:
             raise ValueError(f"a column has the name {name!r} of an output of the graph: rename the column and fit again")
         self._nodes.append(helper.make_node("Identity", [value.name], [name]))
         self._outputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape))
 
     def op(self, kind: str, *inputs: Any, **attributes: Any) -> Tensor:
-        """Return the first output of an operator of the ONNX standard."""
+        """Add an ONNX operator to the graph and return its first output."""
         output = self._name(kind.lower())
         # The operator TopK has a second output, the indices.
         outputs = [output, f"{output}_indices"] if kind == "TopK" else [output]
@@ -114,11 +114,11 @@ class Graph:
         return Tensor(self, output)
 
     def concat(self, pieces: Sequence[Tensor]) -> Tensor:
-        """Return matrices side by side."""
+        """Return the columns of several matrices as one matrix."""
         return pieces[0] if len(pieces) == 1 else self.op("Concat", *pieces, axis=1)
 
     def include(self, model: Any, x: Tensor) -> Tensor:
-        """Add the nodes of an ONNX model with one input, which is x, and return its first output."""
+        """Add the nodes of an ONNX model, with x as its only input, and return the first output of the model."""
         part = compose.add_prefix(model, f"{self._name('part')}_")
         self._nodes += [helper.make_node("Identity", [x.name], [part.graph.input[0].name]), *part.graph.node]
         self._included += part.graph.initializer
@@ -137,7 +137,7 @@ class Graph:
         return model
 
     def _value_name(self, x: Any) -> str:
-        """Return the name of a value of the graph, or of the constant of an array or a number."""
+        """Return the name of a tensor, or of the constant that contains an array or a number."""
         if isinstance(x, Tensor):
             return x.name
         array = np.asarray(x, order="C")
@@ -150,7 +150,7 @@ class Graph:
         return self._constants[key][0]
 
     def _name(self, stem: str) -> str:
-        """Return a name that no input and no other value has."""
+        """Return a new name that begins with `stem` and that no input of the graph has."""
         self._count += 1
         name = f"{stem}_{self._count}"
         return self._name(stem) if name in self._taken else name

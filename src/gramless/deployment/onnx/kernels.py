@@ -1,7 +1,7 @@
-"""Kernels as ONNX graphs: from rows and points to a block of kernel values.
+"""ONNX graphs that compute the kernel values between rows (a tensor) and the points of a model (constants).
 
-Inner products and Euclidean distances are matrix products; kernels that compare features one by one need a temporary of
-rows x points x features. Stationary kernels are computed relative to the mean of the points, which reduces rounding errors.
+Inner products and the distances of the RBF kernel, which are relative to the mean of the points to reduce rounding errors,
+are matrix products. Other distances and comparisons of features need a temporary array of shape rows x points x features.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from gramless.deployment.onnx.graph import Tensor
 
 
 def kernel_block(kernel: k.Kernel, x: Tensor, points: np.ndarray) -> Tensor:
-    """Return `K(x, points)` for a resolved kernel, the `kernel_` of a fitted estimator."""
+    """Return `K(x, points)` for the kernel `kernel_` of a fitted estimator."""
     points = np.asarray(points, dtype=np.float64)
-    is_own = type(kernel).__module__.startswith("gramless.kernels.")  # classes derived elsewhere may compute other values
+    is_own = type(kernel).__module__.startswith("gramless.kernels.")  # subclasses outside gramless may compute other values
     match kernel if is_own else None:
         case k.Linear():
             return x @ points.T
         case k.Cosine():
             norms = np.linalg.norm(points, axis=1, keepdims=True)
             length = (x * x).sum(1).op("Sqrt")
-            # The cosine of a row of zeros with every row is zero.
+            # The cosine between a row of zeros and any other row is defined as zero.
             return x @ (points / np.where(norms > 0, norms, 1.0)).T / length.op("Max", _smallest(x))
         case k.Polynomial():
             return _power(x @ (points.T * kernel.gamma) + float(kernel.coef0), int(kernel.degree))
@@ -91,7 +91,7 @@ def _square_distances(x: Tensor, points: np.ndarray) -> Tensor:
 
 
 def _each_point(x: Tensor) -> Tensor:
-    """Return rows in a form that is combined with `points[None, :, :]` to rows x points x features."""
+    """Return rows in the shape (rows, 1, features), which broadcasts with `points[None, :, :]`."""
     return x.op("Unsqueeze", np.array([1]))
 
 
@@ -100,7 +100,7 @@ def _differences(x: Tensor, points: np.ndarray) -> Tensor:
 
 
 def _distances(x: Tensor, points: np.ndarray) -> Tensor:
-    """Return Euclidean distances from differences: the product form is inaccurate for small distances."""
+    """Return Euclidean distances from differences, because inner products are inaccurate for small distances."""
     difference = _differences(x, points)
     return (difference * difference).sum(2, keepdims=False).op("Sqrt")
 
@@ -110,6 +110,6 @@ def _smallest(x: Tensor) -> float:
 
 
 def _sum_of_ratios(x: Tensor, points: np.ndarray, numerator: Tensor) -> Tensor:
-    """Return the sum over bins of numerator / (x + point); bins that are empty in both add nothing."""
+    """Return the sum over features of numerator / (x + point); features that are zero in row and point add zero."""
     total = (_each_point(x) + points[None, :, :]).op("Max", _smallest(x))
     return (numerator / total).sum(2, keepdims=False)

@@ -1,7 +1,7 @@
 """Table models as ONNX graphs, including the preprocessing of numeric, string and date columns of `gramless.tables`.
 
-Numbers are float64 with NaN for missing values, strings have "" for missing values, dates are days since 1970 with NaN.
-The scores of all partitions are computed, and the tree selects one for each row.
+Inputs are numbers in float64 with NaN for missing values, strings with "" for missing values, and dates as days since 1970
+with NaN for missing values. The graph computes the scores of all partitions, and the tree selects the partition of each row.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from gramless.tables.target_encoding import MISSING
 
 
 def table_columns(model: Any) -> list[tuple[str, bool]]:
-    """Return the columns that a table model uses, each with True if it contains strings."""
+    """Return the names of the columns that a table model uses, each with True if the column contains strings."""
     kinds = zip(model.columns_.names_, model.columns_.kinds_, strict=True)
     return [(name, kind == "category") for name, kind in kinds if kind != "left out"]
 
 
 def table_scores(model: Any, columns: dict[str, Tensor]) -> Tensor:
-    """Return the weighted scores of the members, for regressors in the units of the target; columns have shape (n, 1)."""
+    """Return the weighted sum of the members' scores, for regressors in units of the target; columns have shape (n, 1)."""
     encoded = _encoded(model, columns)
     parts = []
     for weight, member in zip(model.member_weights_, model.members_, strict=True):
@@ -42,12 +42,12 @@ def table_scores(model: Any, columns: dict[str, Tensor]) -> Tensor:
 
 
 def table_inputs(model: Any, columns: dict[str, Tensor]) -> Tensor:
-    """Return the standardised columns that are the input of a single model."""
+    """Return the scaled columns that are the input of the estimator `model_` of a table model."""
     return _prepared(model.preparation_, _encoded(model, columns))
 
 
 def link(scores: Tensor, numbers: np.ndarray, n_classes: int) -> Tensor:
-    """Return the inputs of the calibrated softmax, of shape (n, n_classes)."""
+    """Return the logits of the calibration in `softmax_link` with the parameters `numbers`, shape (n, n_classes)."""
     p = scores
     if n_classes == 2:
         positive = (scores + 1.0) * 0.5
@@ -58,7 +58,7 @@ def link(scores: Tensor, numbers: np.ndarray, n_classes: int) -> Tensor:
 
 
 class _EncodedColumns(NamedTuple):
-    """Numeric columns, each string column with its levels, and the effects of the strings on the target."""
+    """Numeric columns, string columns with their levels, and the encoded effects of string columns on the target."""
 
     numbers: list[Tensor]
     strings: list[tuple[Tensor, np.ndarray]]
@@ -66,7 +66,7 @@ class _EncodedColumns(NamedTuple):
 
 
 def _encoded(model: Any, columns: dict[str, Tensor]) -> _EncodedColumns:
-    """Return the columns before scaling."""
+    """Return the encoded columns before scaling."""
     numbers: list[Tensor] = []
     strings: list[tuple[Tensor, np.ndarray]] = []
     effects: list[Tensor] = []
@@ -79,7 +79,7 @@ def _encoded(model: Any, columns: dict[str, Tensor]) -> _EncodedColumns:
         elif kind == "category":
             levels = model.columns_.levels_[len(strings)]
             table = np.zeros((len(levels), 0)) if tables is None else tables[len(strings)]
-            # All indicators of a new level are 0, so that its effect is 0.
+            # All indicators of a level that training did not have are 0, so its effect is 0.
             for effect in table.T:
                 known = one_hot(columns[name], np.append(levels, ""))
                 effects.append(known @ np.append(effect[: len(levels)], effect[MISSING])[:, None])
@@ -90,13 +90,13 @@ def _encoded(model: Any, columns: dict[str, Tensor]) -> _EncodedColumns:
 
 
 def _date(days: Tensor) -> list[Tensor]:
-    """Return days, and sines and cosines of the phases of the year, the week and the day; NaN where days are missing."""
+    """Return the days, and the sines and cosines of their phases in the year, week and day; NaN for missing days."""
     missing = days.op("IsNaN")
     known = missing.where(0.0, days)
     floor = known.op("Floor")
     whole = floor.cast(np.int64)
     year = (whole - _year_start(whole)).as_float() / 365.25
-    # The operator Mod returns the day of the week also for negative days, those before 1970.
+    # The operator Mod returns a result from 0 to 6 also for negative days, which are dates before 1970.
     week = ((whole + 3) % 7).as_float() / 7.0
     found = [known]
     for phase in (year, week, known - floor):
@@ -108,14 +108,14 @@ def _date(days: Tensor) -> list[Tensor]:
 def _year_start(days: Tensor) -> Tensor:
     """Return the first day of the year of each day, by the 400-year cycle of the Gregorian calendar, counted from March.
 
-    The quotients of integers are truncated; all dividends are positive.
+    ONNX truncates quotients of integers, which equals rounding down because all dividends are positive.
     """
     shifted = days + 719_468
     era = shifted / 146_097
     day = shifted - era * 146_097
     year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365
     since_march = day - (year * 365 + year / 4 - year / 100)
-    # Day 306 after the first of March is the first of January of the next year.
+    # The day 306 days after the first of March is the first of January of the next year.
     full = year + era * 400 + (since_march >= 306).cast(np.int64) - 1
     era = full / 400
     inside = full - era * 400
@@ -164,7 +164,7 @@ def _member(member: TableMember, encoded: _EncodedColumns) -> Tensor:
 
 
 def _leaves(tree: Partition, x: Tensor) -> list[Tensor]:
-    """Return for each leaf whether a row belongs to it, of shape (n, 1)."""
+    """Return, for each leaf of the tree, a boolean tensor of shape (n, 1) that marks the rows of the leaf."""
     right = x @ np.column_stack(tree.directions_) > np.array(tree.thresholds_)[None, :]
     left = right.op("Not")
     found: dict[int, Any] = {}

@@ -1,13 +1,13 @@
 """Transformers of scikit-learn as ONNX graphs: the steps before a gramless estimator in a pipeline.
 
-skl2onnx converts most of them, in float64. This module converts the transformers that skl2onnx 1.20 does not support as
-needed: imputers (onnxruntime has no float64 version of the operator), encoders with infrequent categories, normalisers by
-the maximum, and quantile transformers to a normal distribution. It also converts feature selectors, for which skl2onnx uses
-an operator of the optional domain ai.onnx.ml.
+skl2onnx converts most transformers, in float64. This module converts transformers that skl2onnx 1.20 does not support in the
+required form: imputers (onnxruntime has no float64 version of the operator), encoders with infrequent categories,
+`Normalizer(norm="max")`, and quantile transformers to a normal distribution. This module also converts feature selectors,
+because skl2onnx uses an operator of the optional domain ai.onnx.ml for them.
 
-ONNX has no operator for quantiles of the normal distribution. They are computed by Wichura's pair of rational functions
-("Algorithm AS 241: The percentage points of the normal distribution", 1988), which is accurate to float64 rounding for ranks
-from 1e-7 to 1 - 1e-7.
+ONNX has no operator for quantiles of the normal distribution. The quantiles are computed by two rational functions of
+Wichura ("Algorithm AS 241: The percentage points of the normal distribution", 1988), which are accurate to float64 rounding
+for ranks from 1e-7 to 1 - 1e-7.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, OneHotEncoder
 from gramless.deployment.onnx.graph import OPSET, Tensor
 
 TransformerGraph = Callable[[Any, Tensor], Tensor]
-# Constants of scikit-learn: values within this distance of the outermost quantiles are these quantiles, and ranks are
-# clipped at this distance from 0 and 1.
+# Constant of scikit-learn's quantile transformer: values within this distance of the first or last quantile have rank 0 or
+# 1, and ranks are clipped at this distance from 0 and 1 before the normal quantiles are computed.
 _BOUNDS_THRESHOLD = 1e-7
-# Polynomial coefficients in ascending order: the centre is the ratio a / b, the tails are the ratio c / d.
+# Wichura's polynomial coefficients in ascending order: normal quantiles of ranks near 0.5 are computed from the ratio of the
+# polynomials A / B, other normal quantiles from the ratio C / D.
 _A = [3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427, 13731.693765509461125]
 _A += [45921.953931549871457, 67265.770927008700853, 33430.575583588128105, 2509.0809287301226727]
 _B = [1.0, 42.313330701600911252, 687.18700749205790830, 5394.1960214247511077]
@@ -38,11 +39,12 @@ _C = [1.42343711074968357734, 4.63033784615654529590, 5.76949722146069140550, 3.
 _C += [1.27045825245236838258, 0.241780725177450611770, 0.0227238449892691845833, 7.74545014278341407640e-4]
 _D = [1.0, 2.05319162663775882187, 1.67638483018380384940, 0.689767334985100004550]
 _D += [0.148103976427480074590, 0.0151986665636164571966, 5.47593808499534494600e-4, 1.05075007164441684324e-9]
+# Distance of a rank from 0.5 up to which the ratio A / B is used.
 _MIDDLE = 0.425
 
 
 def transformed(transformer: Any, x: Tensor) -> Tensor:
-    """Return the output of a fitted transformer, of "passthrough" or of None."""
+    """Return the output of a fitted transformer for x; the transformers "passthrough" and None return x unchanged."""
     if transformer is None or transformer == "passthrough":
         return x
     if isinstance(transformer, FunctionTransformer) and transformer.func is None:
@@ -57,7 +59,7 @@ def transformed(transformer: Any, x: Tensor) -> Tensor:
 
 
 def named_columns(transformer: ColumnTransformer) -> list[tuple[str, bool]]:
-    """Return the columns of a fitted column transformer in the order of its parts, each with True if it contains strings."""
+    """Return the names of the columns that a fitted column transformer uses, each with True if the column has strings."""
     found: dict[str, bool] = {}
     for part, columns in _kept_parts(transformer):
         if not all(isinstance(name, str) for name in np.atleast_1d(np.asarray(columns, dtype=object))):
@@ -68,7 +70,7 @@ def named_columns(transformer: ColumnTransformer) -> list[tuple[str, bool]]:
 
 
 def _kept_parts(transformer: ColumnTransformer) -> list[tuple[Any, Any]]:
-    """Return the transformers that keep their columns, each with the columns."""
+    """Return the transformers of a column transformer that do not drop their columns, each with its columns."""
     return [(part, columns) for _, part, columns in transformer.transformers_ if not isinstance(part, str) or part != "drop"]
 
 
@@ -79,14 +81,14 @@ def _takes_strings(part: Any) -> bool:
 
 
 def column_parts(transformer: ColumnTransformer, columns: dict[str, Tensor]) -> Tensor:
-    """Return the output of a fitted column transformer for the values of its columns by name, each of shape (n, 1)."""
+    """Return the output of a fitted column transformer; `columns` maps names of columns to values of shape (n, 1)."""
     graph = next(iter(columns.values())).graph
     parts = ((part, [columns[str(name)] for name in names]) for part, names in _kept_parts(transformer))
     return graph.concat([transformed(part, graph.concat(pieces)) for part, pieces in parts])
 
 
 def _by_skl2onnx(transformer: Any, x: Tensor) -> Tensor:
-    """Return the output of a transformer of numbers that skl2onnx can convert."""
+    """Return the output of a transformer of numeric columns, converted by skl2onnx."""
     try:
         from skl2onnx import convert_sklearn
         from skl2onnx.common.data_types import DoubleTensorType
@@ -168,7 +170,7 @@ def _polynomial(x: Tensor, coefficients: list[float]) -> Tensor:
 
 
 def ranks_among(x: Tensor, quantiles: np.ndarray, references: np.ndarray, edge: float) -> Tensor:
-    """Return the rank of each value among the sorted quantiles of its column, whose ranks are the references.
+    """Return the rank of each value, interpolated between the sorted quantiles of its column, which have ranks `references`.
 
     As in scikit-learn, the rank is the mean of the interpolations from below and from above, which differ for repeated
     quantiles; values within `edge` of the outermost quantiles have the rank 0 or 1.
@@ -181,7 +183,7 @@ def _rank(x: Tensor, quantiles: np.ndarray, references: np.ndarray, edge: float)
     op = x.graph.op
 
     def interpolated(n_below: Tensor, from_low: bool) -> Tensor:
-        """Interpolate linearly between the last quantile below and the next quantile, starting from one of the two."""
+        """Interpolate linearly between the last quantile below x and the next quantile, starting from either of the two."""
         low = (n_below.cast(np.int64).sum(1) - 1).op("Clip", np.array(0), np.array(max(last - 1, 0)))
         high = (low + 1).op("Min", np.array([[last]]))
         q0, q1, r0, r1 = (op("Gather", table, place, axis=0) for table in (quantiles, references) for place in (low, high))
@@ -202,4 +204,4 @@ TRANSFORMER_GRAPHS: dict[type, TransformerGraph] = {
     OneHotEncoder: _one_hot,
     QuantileTransformer: _quantiles,
 }
-"""Transformers that are not converted by skl2onnx."""
+"""Functions that write transformers as ONNX operators, for the transformer types that skl2onnx does not convert."""

@@ -1,7 +1,7 @@
-"""Page on which a digit is drawn, and the probabilities of its classes while it is drawn.
+"""Web application with a page for drawing a digit, which shows the class probabilities while the user draws.
 
-The page sends its canvas as rows of numbers from 0 to 255. As in MNIST, the drawing is cropped, scaled into a box of 20 / 28
-of the side of the model's images, and shifted so that its centre of mass is in the centre.
+The page sends its canvas as rows of pixel values from 0 to 255. As in MNIST, the drawing is cropped, scaled to a box with
+20 / 28 of the side length of the model's images, and shifted so that its centre of mass is in the centre of the image.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DrawingResponse(BaseModel):
 
 
 def drawing_app(model: ImageClassifier) -> FastAPI:
-    """Return an application with the page and its `/scores`, for a model of square images that are bright on dark."""
+    """Return an application with the page and the route `/scores`; `model` predicts square images, bright on dark."""
     app = FastAPI(title="gramless demo", docs_url=None, redoc_url=None, middleware=[Middleware(AccessMiddleware)])
 
     @app.exception_handler(RequestValidationError)
@@ -68,7 +68,7 @@ def drawing_app(model: ImageClassifier) -> FastAPI:
 
 
 def centred(drawing: np.ndarray, side: int) -> np.ndarray:
-    """Return the drawing scaled into a box, with its centre of mass in the centre of side x side pixels."""
+    """Return an image of side x side pixels with the scaled drawing, whose centre of mass is in the centre of the image."""
     rows, columns = np.flatnonzero(drawing.any(axis=1)), np.flatnonzero(drawing.any(axis=0))
     cropped = drawing[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     scale = _BOX * side / max(cropped.shape)

@@ -1,6 +1,6 @@
-"""Prometheus metrics of a server: requests, rows, batches, seconds, memory.
+"""Prometheus metrics of a server: numbers of requests, rows and batches, their durations, and memory.
 
-Labels are the paths of routes and the names of models, never text from a client, so the number of time series is bounded.
+Labels are routes, status codes, model names and outcomes, but no text from clients, so the number of time series is bounded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 
 
 class Metrics:
-    """Metrics of one application, in a separate registry."""
+    """Metrics of one application, in a separate Prometheus registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -33,14 +33,14 @@ class Metrics:
         self.waiting_rows = Gauge("gramless_waiting_rows", "Rows that wait to be scored.", **own)
 
     def count_batch(self, model: str, rows: int, seconds: float) -> None:
-        """Count a batch and its rows, and record its time."""
+        """Count the rows of a batch, and record its number of rows and its duration."""
         self.rows.labels(model).inc(rows)
         self.batch_rows.labels(model).observe(rows)
         self.batch_seconds.labels(model).observe(seconds)
 
 
 class MetricsMiddleware:
-    """ASGI middleware that counts and times the requests of each route."""
+    """ASGI middleware that counts the requests of each route and measures their durations."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics):
         self.app = app

@@ -1,12 +1,12 @@
-"""Models of a server by name, with the queues of their requests.
+"""Models of a server by name, each with a queue of requests.
 
-Rows that arrive while a batch is scored form the next batch of the model. No request waits for others to arrive, so a single
-client has no added delay, and many clients share the fixed cost of a prediction. The number of waiting rows is bounded:
-beyond the bound, a request fails at once with status 503. A small batch of a fast model is scored in the event loop, because
-the transfer to a thread and back would take longer than the scores.
+Rows that arrive while a batch is scored form the next batch of the model. No request waits for other requests to arrive, so
+a single client has no added delay, and many clients share the fixed cost of a prediction. The number of waiting rows is
+bounded: a request that would exceed the bound fails at once with status 503. A small batch of a fast model is scored in the
+event loop, because the transfer to a thread and back would take longer than scoring the batch.
 
-When a model file changes, the new model is loaded while the old model serves, and replaces it only if it can be loaded. The
-old model completes its running requests.
+When a model file changes, the new model is loaded while the old model continues to answer requests. The new model replaces
+the old model only if it can be loaded; the old model then completes the requests in its queue.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from gramless.deployment.serving.scorer import RequestError, Scorer, Scores, Tab
 from gramless.deployment.tuning import Limits
 
 LoadScorer = Callable[[Path], Scorer]
-# Number of recent small batches. The shortest of their times decides whether a model is fast, because other processes can
-# only increase a measured time.
+# Number of recent small batches whose durations are stored. The shortest stored duration decides whether a model is fast
+# enough for the event loop, because other processes can only increase a measured duration.
 _TIMED_BATCHES = 8
 
 _log = logging.getLogger("gramless.deployment.serving")
@@ -44,7 +44,7 @@ class _WaitingRequest:
     scores: asyncio.Future[Scores]
 
     def resolve(self, outcome: Scores | Exception) -> None:
-        """Set the result or the exception, unless the client has disconnected or the request has timed out."""
+        """Set the result or the exception of a request, unless its client has disconnected or the request has timed out."""
         if self.scores.done():
             return
         if isinstance(outcome, Exception):
@@ -54,19 +54,19 @@ class _WaitingRequest:
 
 
 class RequestBatcher:
-    """Queue of requests to one model; `score` is called with one batch at a time, `on_batch` with its rows and seconds."""
+    """Queue of requests to one model; calls `score` with each batch, and `on_batch` with its number of rows and seconds."""
 
     def __init__(self, score: Callable[[Table], Scores], limits: Limits, on_batch: Callable[[int, float], None]):
         self._score, self._limits, self._on_batch = score, limits, on_batch
         self._queue: deque[_WaitingRequest] = deque()
-        # One thread for all batches, because the first call in a thread takes longer; it ends with this object.
+        # All batches use the same thread, because the first call in a thread takes longer. The thread ends with this object.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scores")
         self._running: asyncio.Task[None] | None = None
         self._small_batch_seconds: deque[float] = deque(maxlen=_TIMED_BATCHES)
-        self.waiting = 0  # rows in the queue
+        self.waiting = 0  # number of rows in the queue
 
     async def submit(self, table: Table) -> Scores:
-        """Return the scores of a table, computed together with other waiting tables."""
+        """Return the scores of a table, computed in a batch with the other tables in the queue."""
         n = row_count(table)
         if self._queue and self.waiting + n > self._limits.waiting_rows:
             raise RequestError(503, f"{self.waiting:,} rows are waiting: try again later")
@@ -91,7 +91,7 @@ class RequestBatcher:
             self._running = None
 
     def _next_batch(self) -> tuple[list[_WaitingRequest], int]:
-        """Remove the requests of the next batch from the queue; return those that still wait, and their number of rows."""
+        """Remove the next batch from the queue; return its requests that are not cancelled, and their number of rows."""
         batch: list[_WaitingRequest] = []
         rows = 0
         while self._queue and (not batch or rows + row_count(self._queue[0].table) <= self._limits.batch_rows):
@@ -135,7 +135,7 @@ class RequestBatcher:
 
 @dataclass
 class ServedModel:
-    """Loaded model with the validator of its requests and its queue; `file_version` identifies the content of its file."""
+    """Loaded model with its request validator and its request queue; `file_version` identifies the content of its file."""
 
     name: str
     scorer: Scorer
@@ -176,7 +176,7 @@ class ModelStore:
         return model
 
     async def reload(self, *, changed_only: bool = False) -> None:
-        """Load all files again, or only the changed ones; the log has the error of each file that cannot be loaded."""
+        """Load all files again, or only the changed files; log an error for each file that cannot be loaded."""
         async with self._lock:
             for name, old in list(self._models.items()):
                 found = _file_version(self._files[name])
@@ -193,7 +193,7 @@ class ModelStore:
                 _log.warning("reloaded %s", name)
 
     async def reload_changed_files(self, seconds: float | None) -> None:
-        """Look for changed files every `seconds`, or never if None."""
+        """Check for changed files every `seconds` and load them again; None means that the files are never checked."""
         while seconds is not None:
             await asyncio.sleep(seconds)
             await self.reload(changed_only=True)
@@ -207,7 +207,7 @@ class ModelStore:
 
 
 def _file_version(path: Path) -> tuple[int, ...]:
-    """Return values that change when a file is replaced; an empty tuple if there is no file."""
+    """Return properties of a file that change when the file is replaced; an empty tuple if the file does not exist."""
     try:
         status = os.stat(path)
     except OSError:

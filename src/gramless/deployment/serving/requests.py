@@ -1,8 +1,8 @@
-"""Reading of requests: bodies within limits, and the conversion of their rows, sent as JSON or CSV, to a table of arrays.
+"""Reading of request bodies within size limits, and conversion of their rows, in JSON or CSV, to a table of arrays.
 
 The columns of a model define a pydantic type, which validates the rows and describes them in the OpenAPI document. The
-memory for the bodies of all requests is bounded, and large bodies are parsed one at a time: a body of 16 MB can become
-400 MB of Python objects.
+memory for the bodies of all requests is bounded, and large bodies are parsed one at a time, because the Python objects that
+are parsed from a body of 16 MB can take 400 MB.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from gramless.deployment.tuning import Limits
 from gramless.tables.column_types import parsed_date, plain_number
 
 JSON, CSV = "application/json", "text/csv"
-# The sum of the squares of a million such numbers does not overflow in float64.
+# Upper bound on numbers in a request: the sum of the squares of a million numbers of this size does not overflow in float64.
 LARGEST = float(np.sqrt(np.finfo(np.float64).max)) / 2**20
 _LISTED_NAMES = 10
 _SHOWN_CHARACTERS = 60
 
 
 def _parse_date(value: Any, order: str) -> Any:
-    """Return a date as a datetime without time zone, in UTC if the date has a time zone; `order` "" is ISO format only."""
+    """Return a date as a datetime without time zone, in UTC if the date has a time zone; `order` "" means ISO format."""
     if not isinstance(value, str):
         raise ValueError("not a string")
     if not order:
@@ -47,7 +47,8 @@ def _parse_date(value: Any, order: str) -> Any:
     return moment.astype(object)
 
 
-# Strings that mean a missing value, as in text files. Numbers and dates have more of them than categories.
+# Strings that mean a missing value in columns of numbers and dates, as in CSV files. In columns of categories, only the
+# strings in `ALWAYS_MISSING` mean a missing value.
 _MissingString = Annotated[Literal[tuple(sorted((*ALWAYS_MISSING, *MISSING_NUMBERS)))], AfterValidator(lambda _: None)]  # type: ignore[valid-type]
 _TYPES: dict[str, Any] = {
     "number": Annotated[float, Field(gt=-LARGEST, lt=LARGEST, allow_inf_nan=False)],
@@ -56,12 +57,12 @@ _TYPES: dict[str, Any] = {
     "date": datetime,
 }
 _DTYPES: dict[str, Any] = {"number": np.float64, "category": object, "text": object, "date": "datetime64[us]"}
-# Examples of dates by the format of their column.
+# Examples of dates for error messages, by the date format of the column.
 _DATES = {"": "2024-02-29 or 2024-02-29T12:00:00", "day first": "29.02.2024", "month first": "02/29/2024"}
 
 
 class RequestRows:
-    """Validator of requests to a model: pydantic type of the body, and conversion of valid rows to arrays."""
+    """Validator of requests to one model: the pydantic type of the body, and the conversion of valid rows to arrays."""
 
     def __init__(self, columns: Sequence[InputColumn], most_rows: int):
         self._columns = columns
@@ -73,7 +74,7 @@ class RequestRows:
         self._body: TypeAdapter[Any] = TypeAdapter(typed_dict("Body", {"rows": rows, "explain": NotRequired[explain]}))
 
     def json_schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the body of a request."""
+        """Return the JSON schema of request bodies."""
         schema = self._body.json_schema()
         schema["properties"]["rows"]["items"] = schema.pop("$defs")["Row"]
         return schema
@@ -129,7 +130,7 @@ class RequestRows:
         return rows
 
     def _request_error(self, error: PydanticError) -> RequestError:
-        """Return the first error of pydantic as a sentence that names the row, the column and the value."""
+        """Return the first validation error as a `RequestError` that names the row, the column and the value."""
         first = error.errors(include_url=False)[0]
         location, value = first["loc"], first["input"]
         if location == ("explain",):
@@ -160,7 +161,7 @@ class RequestRows:
 
 
 class BodyReader:
-    """Reader of the bodies of all requests to a server."""
+    """Reader of request bodies that bounds the total memory of the bodies of all requests to a server."""
 
     def __init__(self, limits: Limits):
         self._limits = limits
@@ -184,7 +185,7 @@ class BodyReader:
             self._bytes -= len(body)
 
     async def _collect(self, request: Request, body: bytearray) -> None:
-        """Read a body; RequestError if the body or all bodies together exceed their limits."""
+        """Read a request body; RequestError if this body, or the total size of all bodies, exceeds its limit."""
         most = self._limits.body_bytes
         too_large = RequestError(413, f"a body has at most {most:,} bytes, and this one has more: send it in parts")
         length = request.headers.get("content-length", "0")
@@ -222,7 +223,7 @@ def _cell_type(column: InputColumn) -> Any:
 
 
 def _category(value: Any, column: InputColumn) -> Any:
-    """Return a category in the form of the training table: True and False capitalised, and 3.0 as 3 unless 3.0 is known."""
+    """Return a category as in the training table: "True" or "False" for booleans, "3" for 3.0 unless "3.0" is a level."""
     if value is None or (isinstance(value, str) and value.strip() in ALWAYS_MISSING):
         return np.nan
     text = str(value)

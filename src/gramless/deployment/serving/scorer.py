@@ -17,7 +17,7 @@ Table = dict[str, np.ndarray]
 
 
 class RequestError(Exception):
-    """Error of a request: the HTTP status of the response and the reason."""
+    """Error of a request, with the reason and the HTTP status of the response."""
 
     def __init__(self, status: int, reason: str):
         super().__init__(reason)
@@ -28,7 +28,7 @@ class RequestError(Exception):
 class InputColumn:
     """Input column of a model, with the median or mode, the range and the categories of its training values if known.
 
-    `format` is how strings are converted, as in `TableColumns.formats_`; empty for plain numbers and ISO dates.
+    `format` is the format of numbers or dates in strings, as in `TableColumns.formats_`; "" for plain numbers and ISO dates.
     """
 
     name: str
@@ -41,7 +41,7 @@ class InputColumn:
     format: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the column as plain JSON, without unknown values."""
+        """Return the column as a JSON object without the fields that are unknown."""
         return {
             key: value for key, value in asdict(self).items() if value not in (None, ()) and (key, value) != ("format", "")
         }
@@ -49,9 +49,9 @@ class InputColumn:
 
 @dataclass(frozen=True)
 class Scores:
-    """Predictions for the rows of a table, with probabilities, intervals and novelty flags if the model has them.
+    """Predictions for the rows of a table, with probabilities, intervals and novelty flags if the model computes them.
 
-    `unusual` has, for each row, the columns with values outside of the training range or with unseen categories.
+    `unusual` lists, for each row, the columns with values outside of the training range or with unseen categories.
     """
 
     predictions: np.ndarray
@@ -67,7 +67,7 @@ class Scores:
 
 
 class Scorer(Protocol):
-    """Model that can be served; `about` describes its training in plain JSON."""
+    """Interface of a model that can be served; `about` is a JSON object that describes the training of the model."""
 
     task: str
     columns: Sequence[InputColumn]
@@ -85,7 +85,7 @@ def row_count(table: Table) -> int:
 
 
 def with_typical_values(table: Table, columns: Sequence[InputColumn]) -> tuple[Table, list[InputColumn]]:
-    """Append, for each column with a typical value, a copy of all rows in which the column has this value."""
+    """Append, for each column with a typical value, a copy of all rows with this column set to its typical value."""
     n = row_count(table)
     varied = [column for column in columns if column.typical is not None]
     extended = {name: np.tile(values, 1 + len(varied)) for name, values in table.items()}
@@ -96,11 +96,11 @@ def with_typical_values(table: Table, columns: Sequence[InputColumn]) -> tuple[T
 
 
 def effects_of_columns(task: str, scores: Scores, varied: Sequence[InputColumn], n: int) -> list[list[dict[str, Any]]]:
-    """Return the effect of each column on the first `n` predictions, the largest effect first.
+    """Return the effect of each column on the first `n` predictions, sorted by decreasing absolute value.
 
-    The effect is the difference between the prediction (of a classifier: the probability of the predicted class) and the
-    prediction with the typical value of the column. `scores` are the scores of the table of `with_typical_values`; without
-    probabilities, a classifier has no effects.
+    The effect is the difference between the prediction (for a classifier, the probability of the predicted class) and the
+    prediction with the typical value of the column. `scores` are the scores of the table returned by `with_typical_values`.
+    For a classifier without probabilities, the lists of effects are empty.
     """
     if scores.probabilities is not None:
         best, rows = scores.probabilities[:n].argmax(axis=1), np.arange(n)

@@ -1,8 +1,8 @@
-"""Run an application with uvicorn, and decide which requests may reach it.
+"""Run an application with uvicorn, and reject requests that must not reach the application.
 
 A page of another site can make a browser send requests to a server on the loopback interface. Requests must therefore name
-the host of the server (a defence against DNS rebinding), and browsers must not send rows on behalf of other origins. Clients
-that do not send their headers in time are disconnected. On Ctrl-C or SIGTERM, running requests are completed.
+the host of the server (a defence against DNS rebinding), and rows that a browser sends for a page of another origin are
+rejected. Clients that do not send their headers in time are disconnected. On Ctrl-C or SIGTERM, running requests complete.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def serve(
 
     class GracefulServer(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
-            """Stop after the running requests, on a second Ctrl-C at once; the base class raises the signal again."""
+            """Stop after the running requests, or at once on a second Ctrl-C, without raising the signal again."""
             self.force_exit = self.should_exit and sig == signal.SIGINT
             self.should_exit = True
 
@@ -72,9 +72,9 @@ def serve(
 
 
 def protocol_with_header_timeout(limits: Limits) -> type[asyncio.Protocol]:
-    """Return uvicorn's HTTP protocol with limits on the time and the size of the headers.
+    """Return uvicorn's HTTP protocol with limits on the time to receive headers and on the size of headers.
 
-    The time counts from the connection, or from the first byte of a later request on the connection.
+    The time starts with the connection and, for further requests on the connection, with the first byte of the request.
     """
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
@@ -114,7 +114,7 @@ def protocol_with_header_timeout(limits: Limits) -> type[asyncio.Protocol]:
 
 
 def page(name: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that responds with a page of this package."""
+    """Return an endpoint that responds with an HTML file of this package."""
     content = resources.files("gramless.deployment.serving").joinpath(name).read_text(encoding="utf-8")
 
     async def respond(_: Request) -> Response:
@@ -129,7 +129,7 @@ def error_response(status: int, reason: str, headers: Mapping[str, str] | None =
 
 
 class AccessMiddleware:
-    """ASGI middleware that answers 400 for other host names, 403 for other origins and 401 without the token."""
+    """ASGI middleware that rejects other host names (status 400), other origins (403) and requests without token (401)."""
 
     def __init__(self, app: ASGIApp, hosts: list[str] | None = None, token: str | None = None):
         self.app = app
@@ -158,7 +158,7 @@ class AccessMiddleware:
 
 
 def is_from_other_origin(headers: Headers) -> bool:
-    """Return True if a browser sent the request for a page of another origin; other clients send neither header."""
+    """Return True if a browser sent the request for a page of another origin, according to Sec-Fetch-Site or Origin."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site not in ("same-origin", "none")
