@@ -203,7 +203,7 @@ def compiled(model: Any, *, dtype: str | None = None) -> CompiledModel:
 
     See Also
     --------
-    to_onnx : Export the model for other runtimes.
+    to_onnx : Convert a fitted model to ONNX.
 
     Examples
     --------

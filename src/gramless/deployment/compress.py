@@ -118,7 +118,7 @@ def compress(
     kernel, objective = expansion.kernel, objective_of(model)
     n_held_out = min(int(TUNING.held_out_fraction * n), TUNING.max_held_out)
     if n_held_out < TUNING.min_held_out:
-        raise ValueError(f"{n} points are too few to hold out {TUNING.min_held_out} of them, which measure the loss")
+        raise ValueError(f"{n} points are too few: at least {TUNING.min_held_out} must be held out to measure the loss")
     X = xa.to_device(expansion.points, device)
     optimise = rounds > 0 and _as_scaled_rbf(kernel, X.shape[1]) is not None
     m = n_points if n_points is not None else max(1, n // 100)

@@ -116,7 +116,7 @@ _MAY_BE_INFINITE = ("score", "loss", "history", "error")
 
 
 def save(estimator: Any, path: str | os.PathLike[str], *, times: bool = True) -> None:
-    """Write a fitted estimator, or a scikit-learn pipeline that contains one, to a file.
+    """Write a fitted estimator, or a scikit-learn pipeline that contains a gramless estimator, to a file.
 
     Unlike pickle files, the file cannot run code when it is loaded. Callbacks are not saved. An estimator that `load` could
     not read, such as one whose kernel is a Python function, raises `ValueError`.
@@ -126,7 +126,7 @@ def save(estimator: Any, path: str | os.PathLike[str], *, times: bool = True) ->
     estimator : estimator
         Fitted estimator.
     path : path-like
-        File to write; an existing file is replaced only when the new one is complete.
+        File to write; an existing file is replaced only when the new file is complete.
     times : bool, default=True
         Whether to save measured times, such as the seconds in `history_`. Without times, two fits with equal data, settings
         and `random_state` give equal files; with times, the files differ only in the archive member `times.json`.
@@ -152,7 +152,7 @@ def save(estimator: Any, path: str | os.PathLike[str], *, times: bool = True) ->
         raise IsADirectoryError(errno.EISDIR, "a model cannot be saved to a folder: give the name of a file", str(target))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "the folder of the model file does not exist", str(target.parent))
-    measured: list[tuple[list[str | int], float]] = []  # paths and values of measured times
+    measured: list[tuple[list[str | int], float]] = []  # path and seconds of each measured time
     payload = {
         "format_version": FORMAT_VERSION,
         "gramless": __version__,
@@ -539,7 +539,7 @@ def _check_estimator(estimator: BaseEstimator) -> None:
     if width is None or not methods:
         return
     if not isinstance(width, int | np.integer) or not 1 <= width <= TUNING.max_features:
-        raise ValueError(f"{name}.n_features_in_ is {width!r}")
+        raise ValueError(f"{name}.n_features_in_ is {width!r}, not an integer from 1 to {TUNING.max_features}")
     precomputed = attributes.get("kernel") == "precomputed" or type(attributes.get("kernel_")).__name__ == "Precomputed"
     for key in _POINTS:
         if key in attributes and not precomputed and np.shape(attributes[key])[1:] != (width,):

@@ -31,9 +31,9 @@ class DeploymentTuning:
     held_out_fraction: float = 0.2
     min_held_out: int = 20
     max_held_out: int = 5000
-    # compress: ridge of least-squares coefficients, relative to the mean diagonal of the normal equations, and the larger
-    # ridge of the coefficients from which gradient steps start: large coefficients of opposite sign would hinder the steps.
+    # compress: ridge of least-squares coefficients, relative to the mean diagonal of the normal equations.
     least_squares_ridge: float = 1e-9
+    # compress: larger ridge if gradient steps follow, because large coefficients of opposite sign would hinder the steps.
     start_ridge: float = 1e-5
     # compress: interpolated rows per point, and random candidates among which the nearest neighbour of a row is searched.
     interpolated_rows: int = 4
@@ -65,19 +65,19 @@ TUNING = DeploymentTuning()
 class Limits:
     """Limits and thresholds of a server; a request beyond a limit is answered with a 4xx or 5xx status and a reason."""
 
-    body_bytes: int = 16 * 2**20  # of one request body
-    all_bodies_bytes: int = 256 * 2**20  # total size of the bodies that are being read or parsed
-    header_bytes: int = 64 * 1024  # of all headers of one request
-    rows: int = 10_000  # of one request
-    explained_rows: int = 20  # of one request with "explain": true
-    waiting_rows: int = 50_000  # total of all requests that wait for one model
-    batch_rows: int = 1024  # of a batch that combines several requests
-    seconds: float = 30.0  # from the complete request to its response
-    reading_seconds: float = 10.0  # for receiving the headers of a request, and the same time again for its body
-    stopping_seconds: float = 20.0  # for completing running requests when the server stops
-    connections: int = 1000  # number of open connections
-    # Bodies up to this size are parsed in the event loop, which takes about 0.1 ms for 16 KiB; larger bodies are parsed in a
-    # thread.
+    body_bytes: int = 16 * 2**20  # maximum size of one request body
+    all_bodies_bytes: int = 256 * 2**20  # maximum total size of the request bodies that are being read or parsed
+    header_bytes: int = 64 * 1024  # maximum total size of the headers of one request
+    rows: int = 10_000  # maximum rows of one request
+    explained_rows: int = 20  # maximum rows of one request with "explain": true
+    waiting_rows: int = 50_000  # maximum rows of all requests that wait for one model
+    batch_rows: int = 1024  # maximum rows of a batch that combines several requests
+    seconds: float = 30.0  # maximum time from a complete request to its response
+    reading_seconds: float = 10.0  # maximum time to receive the headers of a request, and the same time again for its body
+    stopping_seconds: float = 20.0  # maximum time to complete running requests when the server stops
+    connections: int = 1000  # maximum number of open connections
+    # Request bodies up to this size are parsed in the event loop, which takes about 0.1 ms for 16 KiB, and larger bodies in
+    # a thread.
     inline_parsing_bytes: int = 16 * 1024
     # Batches up to this number of rows are scored in the event loop if the model scores them in less than this time: the
     # transfer to a thread and back would take about 0.1 ms, and other requests wait no longer than this time.

@@ -77,7 +77,7 @@ def to_onnx(model: Any) -> Any:
     name, is_table = type(estimator).__name__, isinstance(estimator, gramless.TableClassifier | gramless.TableRegressor)
     if type(estimator) not in MODEL_GRAPHS:
         known = ", ".join(sorted(cls.__name__ for cls in MODEL_GRAPHS))
-        raise ValueError(f"{name} cannot be written as ONNX operators; those that can: {known}")
+        raise ValueError(f"{name} cannot be written as ONNX operators; supported estimators: {known}")
     check_is_fitted(estimator)
     if getattr(estimator, "multilabel_", False):
         raise ValueError(f"this {name} predicts several labels for each row, which cannot be written as ONNX operators")
@@ -292,4 +292,4 @@ MODEL_GRAPHS: dict[type, ModelGraph] = {
     gramless.KernelOneClassSVM: _one_class,
     **dict.fromkeys((gramless.TableClassifier, gramless.TableRegressor), _table),
 }
-"""Functions that write estimators as ONNX operators, by estimator type; for table models, they take a dict of columns."""
+"""Functions that write estimators as ONNX nodes, by estimator type; functions of table models take a dict of columns."""

@@ -86,7 +86,7 @@ class Graph:
         self._nodes: list[Any] = []
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
-        self._included: list[Any] = []  # constants of included models
+        self._included: list[Any] = []  # constants of the ONNX models that `include` added
         self._constants: dict[bytes, tuple[str, np.ndarray]] = {}
         self._domains: dict[str, int] = {"": OPSET}
         self._taken: set[str] = set()

@@ -40,7 +40,7 @@ def _parse_date(value: Any, order: str) -> Any:
     if not isinstance(value, str):
         raise ValueError("not a string")
     if not order:
-        datetime.fromisoformat(value)  # raises an error for other formats
+        datetime.fromisoformat(value)  # raises ValueError for strings in other formats
     moment = parsed_date(value, order)
     if moment is None:
         raise ValueError("not a date")
