@@ -1,13 +1,13 @@
 """Fits and predictions on Dask clusters.
 
-`fit` of `NystromLSSVC`, `FourierLSSVC`, `RiSVOClassifier` and `LSSVC(solver="cg")` (and of the regressors) takes dask arrays
-and dataframes and calls `fit` of this package. The rows stay on the workers; the client receives the model and small sums.
+`fit` of `NystromLSSVC`, `FourierLSSVC`, `RiSVOClassifier` and `LSSVC(solver="cg")` (and of the regressors) accepts dask
+arrays and dataframes. The rows stay on the workers, and the client receives the model and small sums.
 
 - Landmark and Fourier models: the normal equations of the partitions are computed and added in a tree on the workers.
-- `RiSVOClassifier`: the same, repeated for the rows that leave the active set, or the mean of one fit for each partition.
-- `LSSVC`: conjugate gradients with an operator whose tiles are computed, and cached if they fit, on the workers.
+- `RiSVOClassifier`: normal equations, updated for rows that leave the active set, or the mean of one model per partition.
+- `LSSVC`: the workers compute the tiles of the kernel matrix for conjugate gradients, and cache the tiles if memory allows.
 
-Tasks have no side effects, so the other workers recompute the results of a lost worker.
+Tasks have no side effects, so if a worker is lost, other workers recompute its results.
 
 Examples
 --------

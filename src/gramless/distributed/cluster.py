@@ -1,4 +1,4 @@
-"""Dask client, memory of its workers, tree reductions on them, and parameters that a fit on a cluster does not support."""
+"""Dask client, memory of the workers, tree reductions on the workers, and parameters that a fit on a cluster rejects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dask.distributed import Client, get_client, progress, wait
 
 from gramless._core.memory import free_memory
 
-# Partial sums that one task merges: more need fewer tasks, fewer need less memory of a worker.
+# Number of partial sums that one task merges: a larger number needs fewer tasks, a smaller number less memory of a worker.
 _BRANCHES = 8
 
 _REASONS = {
@@ -24,7 +24,7 @@ _REASONS = {
 
 
 def check_settings(estimator: Any, unsupported: Set[str]) -> None:
-    """Raise a `ValueError` that names the first of the unsupported parameters that does not have its default value.
+    """Raise a `ValueError` if an unsupported parameter does not have its default value.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def active_client() -> Client:
 
 
 def reduce_in_tree(client: Client, leaves: Sequence[Any], merge: Callable[..., Any]) -> Any:
-    """Return a future of `merge` applied to all leaves, a group at a time, on the workers."""
+    """Return a future of all merged leaves: workers apply `merge` to groups of leaves, and again to groups of results."""
     level = list(leaves)
     while len(level) > 1:
         groups = [level[i : i + _BRANCHES] for i in range(0, len(level), _BRANCHES)]
@@ -64,7 +64,7 @@ def reduce_in_tree(client: Client, leaves: Sequence[Any], merge: Callable[..., A
 
 
 def merge_copies(parts: Sequence[Any]) -> Any:
-    """Return the merged parts; the arguments stay unchanged, because a task may run again."""
+    """Return the merged parts; the parts are not changed in place, because a dask task may run more than once."""
     total = parts[0].copy()
     for part in parts[1:]:
         total.merge(part)
@@ -79,7 +79,7 @@ def show_progress(verbose: int, futures: Any) -> None:
 
 
 def cluster_memory(client: Client) -> int:
-    """Return the bytes of memory of all workers; a worker without a limit counts a share of the free memory of its host."""
+    """Return the memory of all workers in bytes; workers without a limit divide the free memory of their host."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     limits = {address: int(worker["memory_limit"] or 0) for address, worker in workers.items()}
     unlimited = [address for address, limit in limits.items() if not limit]

@@ -1,6 +1,6 @@
-"""Rows of dask collections as pieces on the workers, and their sizes and classes on the client.
+"""Rows of dask collections as pieces on the workers, with sizes and classes on the client; a piece is a checked partition.
 
-Pieces that fit into half of the workers' memory are cached; others are read again from their source for each pass.
+The pieces are cached if they fit into half of the workers' memory; otherwise each pass reads the pieces from their source.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class Rows:
         return [0, *np.cumsum(self.counts)[:-1].tolist()]
 
     def keep(self) -> None:
-        """Cache the pieces on the workers for several passes; workers spill to disk what exceeds their memory."""
+        """Cache the pieces on the workers for several passes; a worker writes pieces that exceed its memory to disk."""
         if not isinstance(self.pieces[0], Future):
             self.pieces = self.client.compute(self.pieces)
 
     def map(self, work: Callable[..., Any], *shared: Any, each: Sequence[tuple[Any, ...]] | None = None) -> list[Any]:
-        """Return futures of `work(piece, *own, *shared)`, where `each` contains the arguments `own` of each piece."""
+        """Return futures of `work(piece, *own, *shared)` for all pieces; `each` has the arguments `own` for each piece."""
         own = [()] * len(self.pieces) if each is None else each
         lazy = dask.delayed(work, pure=False)
         return self.client.compute([lazy(p, *args, *shared) for p, args in zip(self.pieces, own, strict=True)])
@@ -93,7 +93,7 @@ class Rows:
 
 
 def class_factors(class_weight: Any, rows: Rows) -> np.ndarray | None:
-    """Return the factor of `class_weight` for each class, or None."""
+    """Return the weight of each class that `class_weight` specifies, or None if `class_weight` is None."""
     if class_weight is None:
         return None
     if isinstance(class_weight, dict):
@@ -102,7 +102,7 @@ def class_factors(class_weight: Any, rows: Rows) -> np.ndarray | None:
 
 
 def describe(client: Client, X: Any, y: Any, sample_weight: Any, *, dtype: Any, classification: bool) -> Rows:
-    """Read and check the collections on the workers, and return their rows with sizes and classes."""
+    """Read and check the collections on the workers, and return the rows with their sizes and classes."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
     is_table = hasattr(X, "columns")
@@ -132,7 +132,7 @@ def describe(client: Client, X: Any, y: Any, sample_weight: Any, *, dtype: Any, 
 
 
 def _all_classes(summaries: list[Summary]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels of all pieces and the total weight of each."""
+    """Return the sorted labels of all pieces and the total weight of each label."""
     classes = np.unique(np.concatenate([s.labels for s in summaries]))
     mass = np.zeros(len(classes))
     for s in summaries:
@@ -154,7 +154,7 @@ def row_parts(X: Any) -> tuple[list[Any], Sequence[float]]:
 
 
 def lazy_array(blocks: Iterable[Any], lengths: Sequence[float], shape: tuple[int, ...], dtype: Any) -> da.Array:
-    """Return delayed blocks of rows of the given shape as one dask array."""
+    """Return delayed blocks as one dask array, given the number of rows of each block and the shape of a row."""
     parts = [
         da.from_delayed(block, shape=(length, *shape), dtype=dtype) for block, length in zip(blocks, lengths, strict=True)
     ]
@@ -179,7 +179,7 @@ def _aligned(name: str, values: Any, lengths: Sequence[float]) -> list[Any]:
 
 
 def load_piece(X: Any, y: Any, weights: Any, dtype: Any, columns: int | list[Any]) -> Piece:
-    """Return a partition as checked arrays in the working precision; `columns` is their number, or their names in order."""
+    """Return a partition as checked arrays in the working precision; `columns` is the number or the names of the columns."""
     _check_columns(X, columns)
     X = np.asarray(X)
     X = np.ascontiguousarray(X, dtype=working_dtype(X, dtype))

@@ -1,4 +1,4 @@
-"""Select the distributed fit of an estimator and run it."""
+"""Select and run the distributed fit of an estimator."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from gramless.estimators.risvo import RiSVOClassifier
 def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: Any = None) -> Any:
     """Fit an estimator to dask collections.
 
-    `estimator.fit(X, y)` calls this function with the active client.
+    `estimator.fit(X, y)` does the same with the active client.
 
     Parameters
     ----------
     estimator : NystromLSSVC, FourierLSSVC, RiSVOClassifier, LSSVC or one of the regressors
-        A parameter that a cluster does not support raises a `ValueError` that names it.
+        Estimator to fit; a parameter that a cluster does not support raises `ValueError`.
     X : dask array of shape (n_samples, n_features) or dask dataframe
         Training rows, which stay on the workers.
     y : dask array, series or ndarray
@@ -72,7 +72,7 @@ def fit(estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, client: An
 def prepare_fit(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, Callable[..., Any]]:
     """Return the rows of dask collections on the workers, and a function that solves for the model of the estimator.
 
-    `fit` of the estimator stores the classes and the names of the features, calls the function and stores its result.
+    `fit` of the estimator stores the classes and the feature names, calls the returned function and stores its result.
     """
     check, solve = _family(estimator)
     check(estimator)
@@ -82,7 +82,7 @@ def prepare_fit(estimator: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Row
 
 
 def _family(estimator: Any) -> tuple[Callable[[Any], None], Callable[..., Any]]:
-    """Return the function that raises an error for settings that a cluster does not support, and the one that solves."""
+    """Return the function that rejects settings that a cluster does not support, and the function that fits the model."""
     if isinstance(estimator, OnePassEstimator):
         return check_one_pass, fit_one_pass
     if isinstance(estimator, RiSVOClassifier):

@@ -1,9 +1,9 @@
 """Least-squares support vector machine by conjugate gradients, with the rows on the workers.
 
-The algorithm is that of local fits: plan, `solve` with `CG`, operator, Nyström preconditioner, whose products the workers
-compute. The client stores the right-hand sides and vectors of their size (`n k` numbers) and the factor of the
-preconditioner (`m^2`), never the rows. `points_` of the fitted model is a dask array on the workers, which also compute the
-predictions; `model.points_ = model.points_.compute()` converts the model to a local one.
+The algorithm is the same as for local fits, `solve` with `CG` and a Nyström preconditioner, but the workers compute the
+products with the kernel matrix. The client stores right-hand sides and vectors of equal size (`n k` numbers for n rows and k
+outputs) and the factor of the preconditioner (`m^2` numbers for m landmarks), never the rows. `points_` of the fitted model
+is a dask array on the workers, which compute predictions; `model.points_ = model.points_.compute()` makes the model local.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from gramless.streaming.reservoir import draw
 UNSUPPORTED = {"warm_start", "device", "memory_budget"}
 
 _SCALE_ROWS = 50_000  # rows from which the variance of gamma="scale" is estimated
-_BLOCKS_PER_THREAD = 2  # more blocks balance the load better, but the number of tiles is their square
+_BLOCKS_PER_THREAD = 2  # more blocks balance the load better, but the number of tiles grows quadratically
 
 
 def check_least_squares(estimator: LSSVC | LSSVR) -> None:
-    """Raise ValueError for parameters that cannot be distributed, before any row is read."""
+    """Raise ValueError for parameters that a distributed fit does not support, before any row is read."""
     estimator._validate_params()
     check_settings(estimator, UNSUPPORTED)
     if estimator.C == "loo":
@@ -58,11 +58,11 @@ def check_least_squares(estimator: LSSVC | LSSVR) -> None:
 def fit_least_squares(
     estimator: LSSVC | LSSVR, rows: Rows, callback: Callable[[ExpansionFit, dict[str, Any]], bool]
 ) -> ExpansionFit:
-    """Solve for `LSSVC` or `LSSVR` with the rows on the workers; `callback` is called with the fit so far."""
+    """Fit `LSSVC` or `LSSVR` to rows on the workers; each iteration calls `callback` with the fit so far."""
     rows.keep()
     client = rows.client
     settings = estimator._settings()
-    # Half of the workers' memory is reserved for the transfers of dask.
+    # Half of the workers' memory is reserved for transfers by dask.
     solver = "cg" if settings.solver == "auto" else settings.solver
     settings = replace(settings, solver=solver, memory_budget=cluster_memory(client) // 2)
     rng = check_random_state(settings.random_state)
@@ -85,7 +85,7 @@ def fit_least_squares(
 
 
 def _targets(estimator: LSSVC | LSSVR, rows: Rows) -> tuple[np.ndarray, np.ndarray, Callable[..., Any]]:
-    """Return the target matrix, the weights of all rows, and the function that rescales a solution."""
+    """Return the target matrix, the weights of all rows, and the function that rescales a solution to the given targets."""
     parts = rows.client.gather(rows.map(_codes_and_weights, rows.classes))
     y = np.concatenate([part[0] for part in parts])
     weights = np.concatenate([part[1] for part in parts])

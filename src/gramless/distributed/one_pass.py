@@ -1,9 +1,9 @@
-"""One-pass estimators: sums or products over the pieces are computed on the workers and added in a tree.
+"""Distributed fits of one-pass estimators: workers compute sums or products over partitions and add the results in a tree.
 
-The model equals that of a local fit up to the order of additions. Each merge transfers `p^2` numbers between workers, and
-the client receives the model only. The features (landmarks, random frequencies) are chosen on one worker, from the same rows
-that a local fit draws. Conjugate gradients run on the client: each iteration broadcasts `m` numbers for each output and adds
-up as many from every piece, which multiplies its rows with the landmarks.
+The model equals the model of a local fit up to the order of additions. Each merge transfers `p^2` numbers between workers
+for p features, and the client receives the model only. The features (landmarks, random frequencies) are chosen on one
+worker, from the same rows that a local fit draws. Conjugate gradients run on the client: each iteration sends `m` numbers
+per output to all workers for m landmarks, and each partition returns a product of the same size.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNSUPPORTED = {"callback", "device", "epochs", "forgetting_factor", "memory_budg
 
 
 def check_one_pass(estimator: OnePassEstimator) -> None:
-    """Raise ValueError for settings that cannot be distributed, before any row is read."""
+    """Raise ValueError for parameters that a distributed fit does not support, before any row is read."""
     estimator._validate_params()
     _, learner, options = estimator.pass_settings()
     learner.check()
@@ -46,7 +46,7 @@ def check_one_pass(estimator: OnePassEstimator) -> None:
 
 
 def fit_one_pass(estimator: OnePassEstimator, rows: Rows) -> LearningPass | FinishedPass:
-    """Return the training pass of a one-pass estimator over rows on the workers."""
+    """Fit a one-pass estimator to rows on the workers, and return the training pass."""
     client = rows.client
     feature_map, learner, options = settings = estimator.pass_settings()
     columns = max(1, _targets(estimator, rows).n_columns)
@@ -84,13 +84,13 @@ class WorkerRows:
         rows.keep()
 
     def normal_times(self, A: Array, shift: Array) -> Array:
-        """Return `K_mn W (K_nm A - shift)`, in one pass over the rows."""
+        """Return `K_mn W (K_nm A - shift)` for kernel values `K_nm` and row weights `W`, in one pass over the rows."""
         return self.added(_normal_times, A, shift)[0]
 
     def added(self, work: Any, *vectors: Any) -> list[Array]:
         """Return the sums of the results of `work` over all pieces."""
 
-        def compute() -> Any:  # vectors are sent again after a worker was lost
+        def compute() -> Any:  # a repeated call sends the vectors again after a worker was lost
             client = self._rows.client
             everywhere = client.scatter(vectors, broadcast=True, hash=False)
             return reduce_in_tree(client, self._rows.map(work, *self._shared, *everywhere), add_totals).result()
@@ -114,7 +114,7 @@ def _normal_times(
 
 
 def _mean_target(sample: Piece, targets: Targets) -> np.ndarray:
-    """Return the mean of the values of a sample of the rows, zero for labels."""
+    """Return the mean of the target values of a sample of the rows; for labels, return zero."""
     return np.zeros(1) if isinstance(targets, LabelTargets) else sample.y.mean(axis=0)
 
 
@@ -131,9 +131,9 @@ def _targets(estimator: Any, rows: Rows) -> Targets:
 def _begin(
     start: CollectingPass, feature_map: FeatureMap, rng: Any, n: int, sample: Piece, named: Piece | None, numbers: Any
 ) -> LearningPass:
-    """Return the pass after its features were chosen."""
+    """Choose features from sampled rows, or from the rows that the user named as landmarks, and return the next phase."""
     own = None
-    rng = copy.deepcopy(rng)  # the task may run again
+    rng = copy.deepcopy(rng)  # not changed in place, because a dask task may run more than once
     if named is not None:
         inverse = np.unique(numbers, return_inverse=True)[1]
         own = named.X[inverse], _columns(named, start.targets)[inverse]
@@ -142,8 +142,8 @@ def _begin(
 
 
 def _learn(piece: Piece, offset: int, ready: LearningPass, settings: PassSettings) -> LearningPass:
-    """Learn from one piece; the features are not returned, because they are equal for all pieces."""
-    # A copy of the features, because workers that are threads of one process would share their buffer of kernel values.
+    """Learn from one piece, and return the pass without its features, which are the same for all pieces."""
+    # The features are copied, because workers that are threads of one process would share the buffer of kernel values.
     part = replace(ready.copy(), features=copy.copy(ready.features), rows_seen=offset)
     n, d = piece.X.shape
     sizes = PassSize(n, d, part.targets.n_columns, np.dtype(part.format.dtype), part.format.device)
@@ -161,7 +161,7 @@ def _columns(piece: Piece, targets: Targets) -> np.ndarray:
 
 
 def _solve(ready: LearningPass, total: LearningPass, settings: PassSettings) -> LearningPass:
-    """Return the pass over all pieces with its model solved."""
+    """Solve for the model of the pass over all pieces, and return the pass."""
     fitted = replace(total.copy(), features=ready.features)
     fitted.model(settings)
     return fitted

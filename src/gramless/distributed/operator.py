@@ -1,15 +1,15 @@
 """The matrix `K(X, X) + diag(ridge)` and its columns at the landmarks, with the rows on the workers.
 
-The rows are divided into a few blocks. A product uses each tile on and below the diagonal once, on its worker:
+The rows are divided into a few blocks, and `T_ij` is the tile of the matrix for blocks i and j. A product with `V` uses each
+tile on and below the diagonal once, on the worker that has the tile:
 
     out[i] += T_ij V[j]      out[j] += T_ij^T V[i]
 
-Only `V` and the product are transferred, `n k` numbers each way. Tiles are cached on the workers if the plan says that they
-fit; otherwise each product computes them again, and the blocks of rows are copied between workers. If a worker is lost, the
-others compute its tiles again; if its part of `V` is lost, the product is repeated.
+Only `V` and the product are transferred, `n k` numbers each way. The tiles are cached on the workers if they fit into
+memory; otherwise each product computes the tiles again, and the blocks of rows are copied between workers. If a worker is
+lost, other workers compute its tiles again, and the product is repeated if a part of `V` was lost.
 
-`RemoteColumns` has the products that `NystromPreconditioner` needs: those of one `TallMatrix` for each block, added
-in a tree.
+`RemoteColumns` computes the products for `NystromPreconditioner`: one `TallMatrix` per block, whose products are added.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from gramless.linalg.operators import Operator, evaluate
 from gramless.linalg.operators.kernel import KernelOperator
 from gramless.linalg.operators.nystrom import TallMatrix
 
-_ATTEMPTS = 6  # calls of a product before the error of a lost worker is raised
-_FIRST_DELAY = 0.25  # seconds before the second attempt, doubled for each further one
+_ATTEMPTS = 6  # number of failed calls of a product after which the error of a lost worker is raised
+_FIRST_DELAY = 0.25  # seconds before the second attempt, doubled for each further attempt
 _TILE = 2048  # rows and columns of a tile that is not cached: 32 MB in float64
 
 
@@ -90,17 +90,17 @@ class DistributedOperator(Operator):
         return np.concatenate(self.client.gather(sums))
 
     def diag(self) -> np.ndarray:
-        """Return the diagonal with the ridge."""
+        """Return the diagonal of the matrix, including the ridge."""
         parts = self.client.gather([self.client.submit(_diagonal, self.kernel, b, pure=False) for b in self.blocks])
         return np.concatenate(parts) + self.ridge
 
     def columns(self, landmarks: np.ndarray, store: bool) -> RemoteColumns:
-        """Return the columns at sorted landmarks, without the ridge."""
+        """Return the columns of `K(X, X)` at sorted landmark indices, without the ridge."""
         return RemoteColumns(self, landmarks, store=store)
 
 
 class RemoteColumns:
-    """`K(X, s)` at sorted landmarks, with the interface of `LocalColumns`; `store` caches the values on the workers."""
+    """`K(X, s)` for sorted landmarks `s`, with the interface of `LocalColumns`; `store` caches the values on the workers."""
 
     def __init__(self, op: DistributedOperator, landmarks: np.ndarray, *, store: bool):
         self.shape = (op.shape[0], len(landmarks))
@@ -115,7 +115,7 @@ class RemoteColumns:
         return self._op.client.submit(_square, self._op.kernel, self._points, pure=False).result()
 
     def sample(self, rows: np.ndarray) -> tuple[Array, Array]:
-        """Return `K(rows, s)` and the diagonal of these rows, in float64."""
+        """Return `K(rows, s)` and the diagonal entries of `K(X, X)` at the same rows, in float64."""
         order = np.argsort(rows)
         taken = self._op.source.take(rows[order])
         C, diagonal = self._op.client.submit(_sample, self._op.kernel, taken, self._points, pure=False).result()
@@ -156,7 +156,7 @@ class RemoteColumns:
 
 
 def retry_if_lost(work: Callable[[], Any]) -> Any:
-    """Return `work()`, called again if a lost worker had data that came from the client."""
+    """Return the result of `work()`, which is called again if data that the client had sent was lost with a worker."""
     for attempt in range(_ATTEMPTS - 1):
         try:
             return work()
@@ -199,7 +199,7 @@ def _diagonal(kernel: Kernel, block: Piece) -> Array:
 
 
 def _columns(kernel: Kernel, block: Piece, points: Piece, store: bool) -> TallMatrix:
-    """Return the columns of one block; stored values do not keep the rows of the block on their worker."""
+    """Return the columns of one block; with `store`, the result has values and no reference to the rows of the block."""
     rows, landmarks = block.X, points.X
     return TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks), store=store)
 

@@ -1,4 +1,4 @@
-"""Lazy prediction for collections, one task for each partition, and prediction by models whose points are on the workers."""
+"""Lazy prediction for dask collections, one task per partition, and prediction by models whose points are on the workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROWS_AT_ONCE = 8192
 def predict_partitions(estimator: Any, method: str, X: Any) -> da.Array:
     """Return the result of a prediction method for a collection as a lazy dask array.
 
-    `estimator.predict(X)` of a collection calls this function.
+    `estimator.predict(X)` calls this function if `X` is a dask collection.
 
     Parameters
     ----------
@@ -30,12 +30,12 @@ def predict_partitions(estimator: Any, method: str, X: Any) -> da.Array:
     method : {"predict", "decision_function", "predict_proba"}
         Name of the method.
     X : dask array of shape (n_samples, n_features) or dask dataframe
-        The rows.
+        Rows to predict.
 
     Returns
     -------
     dask.array.Array
-        Result of the method, in the partitions of `X`.
+        Lazy result of the method, with the partitions of `X`.
 
     See Also
     --------
@@ -60,7 +60,7 @@ def predict_partitions(estimator: Any, method: str, X: Any) -> da.Array:
 def predict_rows(estimator: Any, method: str, X: Any) -> np.ndarray:
     """Return the result of a prediction method for local rows, by a model whose points are on the workers.
 
-    `estimator.predict(X)` of such a model calls this function.
+    `estimator.predict(X)` calls this function if the points of the model are on the workers.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def predict_rows(estimator: Any, method: str, X: Any) -> np.ndarray:
     method : {"predict", "decision_function", "predict_proba"}
         Name of the method.
     X : array of shape (n_samples, n_features)
-        The rows.
+        Rows to predict.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def _example(X: Any) -> Any:
 
 
 def _by_blocks(model: Any, method: str, X: Any) -> da.Array:
-    """Return the result of a prediction method of a model in this process for each partition of a collection."""
+    """Return the lazy result of a prediction method for each partition of a collection, by a model in local memory."""
     meta = np.asarray(getattr(model, method)(_example(X)))
     parts, lengths = row_parts(X)
     shared, apply = dask.delayed(model, traverse=False, pure=False), dask.delayed(_apply, pure=False)
@@ -111,7 +111,7 @@ def _by_blocks(model: Any, method: str, X: Any) -> da.Array:
 
 
 def _apply(estimator: Any, method: str, X: Any, meta: np.ndarray) -> np.ndarray:
-    if len(X) == 0:  # for example after a filter
+    if len(X) == 0:  # an empty partition, for example after a filter
         return meta[:0]
     return np.asarray(getattr(estimator, method)(X))
 

@@ -1,11 +1,11 @@
-"""Distributed RiSVO: exact, by sums over the active rows of all pieces, or the mean of one fit for each piece.
+"""Distributed RiSVO: exact, by sums over the active rows of all partitions, or the mean of separate fits to the partitions.
 
-The masks of active rows stay with the pieces on the workers. In each step the coefficients are sent to the workers (`m k`
-numbers each), each piece returns counts, and the sums of the discarded or of the remaining rows (the smaller group) are
-added in a tree. The coefficients equal those of a local fit up to the order of additions.
+The masks of active rows stay with the partitions on the workers. In each step every worker receives the coefficients (`m k`
+numbers for m landmarks and k outputs), each partition returns row counts, and the sums of the discarded or of the remaining
+rows (the smaller group) are added in a tree. The coefficients are the same as in a local fit up to the order of additions.
 
-`merge="average"` is the map-reduce of Yu, Diamantaras, McKelvey and Kung (2014): each piece is fitted separately on the
-common basis, and the coefficients are averaged. This needs no communication until the end and gives a different model.
+`merge="average"` is the map-reduce method of Yu, Diamantaras, McKelvey and Kung (2014): a model is fitted to each partition
+on the common basis, and the coefficients are averaged. This needs no communication until the end but gives another model.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from gramless.kernels import Kernel, kernel_from_parameters
 from gramless.streaming.learners.active_set import ActiveModel, Basis, BasisRows, RowStates, TrainingRows
 from gramless.streaming.reservoir import draw
 
-# Rows from which the basis is chosen and gamma="scale" is computed.
+# Number of sampled rows from which the basis is chosen and gamma="scale" is computed.
 _CANDIDATES = 50_000
 _ROWS_AT_A_TIME = 2048
 
 
 @dataclass
 class AverageModel:
-    """Mean of the models of all pieces, which have separate active sets."""
+    """Mean of the models that were fitted to each piece separately, with an active set per piece."""
 
     kernel: Kernel
     model: ActiveModel
@@ -49,7 +49,7 @@ UNSUPPORTED = {"device", "memory_budget"}
 
 
 def check_risvo(estimator: RiSVOClassifier) -> None:
-    """Raise ValueError for parameters that cannot be distributed, before any row is read."""
+    """Raise ValueError for parameters that a distributed fit does not support, before any row is read."""
     estimator._check_parameters()
     check_settings(estimator, UNSUPPORTED)
     if isinstance(estimator.landmarks, str) and estimator.landmarks == "all":
@@ -74,7 +74,7 @@ def fit_risvo(estimator: RiSVOClassifier, rows: Rows) -> RemoteActiveRows | Aver
 def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomState) -> np.ndarray:
     given = estimator.landmarks
     if isinstance(given, (list, np.ndarray)) and np.ndim(given) == 1:
-        # gamma="scale" needs a sample, which includes the given rows.
+        # gamma="scale" needs a sample of the rows; the landmarks that the user gave are added to the sample.
         sample = draw(rows.n, _CANDIDATES, np.random.RandomState(0))
         return np.union1d(sample, np.asarray(given, dtype=np.intp))
     if rows.n <= _CANDIDATES:
@@ -84,13 +84,13 @@ def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomSta
 
 def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, rng: np.random.RandomState) -> Basis:
     rule = blank.landmarks
-    given = isinstance(rule, (list, np.ndarray)) and np.ndim(rule) == 1  # rows of any weight, as in a local fit
+    given = isinstance(rule, (list, np.ndarray)) and np.ndim(rule) == 1  # weights may be zero, as in a local fit
     kept = slice(None) if piece.weights is None or given else np.flatnonzero(piece.weights)
     X, numbers = piece.X[kept], numbers[kept]
     kernel = kernel_from_parameters(vars(blank)).resolve(piece.X, piece.weights)
     if given:
         rule = np.searchsorted(numbers, np.asarray(rule))
-    landmarks = select(rule, X, kernel, blank.n_landmarks, copy.deepcopy(rng))  # the task may run again
+    landmarks = select(rule, X, kernel, blank.n_landmarks, copy.deepcopy(rng))  # a dask task may run more than once
     basis = Basis.of(kernel, X, landmarks, X.dtype)
     return basis if basis.support is None else replace(basis, support=numbers[basis.support])
 
@@ -118,7 +118,7 @@ class RemoteActiveRows(BasisRows):
         return self._client.gather(list(results))
 
     def numbers(self, mask: str) -> da.Array:
-        """Return the indices of the rows in a mask of `RowStates` as a dask array on the workers."""
+        """Return the indices of the rows that are True in the mask `mask` of `RowStates`, as a dask array on the workers."""
         numbers = dask.delayed(_numbers, pure=False)
         lengths = self._client.gather([self._call(_length, state, mask) for state in self.states])
         blocks = [numbers(state, mask, offset) for state, offset in zip(self.states, self._rows.offsets, strict=True)]
@@ -132,7 +132,7 @@ def _begin(piece: Piece, classes: np.ndarray) -> RowStates:
 def _for_piece(
     piece: Piece, state: RowStates, factors: np.ndarray | None, function: Callable[..., Any], *shared: Any
 ) -> Any:
-    """Return the result of a function for the rows of a piece and their states."""
+    """Return the result of a function that is called with the rows of a piece and the states of these rows."""
     weights = piece.weights
     if factors is not None:
         weights = factors[state.codes] * (1.0 if weights is None else weights)
@@ -156,7 +156,7 @@ def _average(rows: Rows, basis: Any, blank: RiSVOClassifier, factors: np.ndarray
 def _fit_alone(
     piece: Piece, basis: Basis, blank: RiSVOClassifier, classes: np.ndarray, factors: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, list[Any]]:
-    """Return coefficients and bias of all classes from a fit to one piece, in which classes may be missing."""
+    """Return coefficients, bias and history of a fit to one piece, for all classes; the piece may lack some classes."""
     y = piece.y.reshape(len(piece.y))
     weights = np.ones(len(y)) if piece.weights is None else piece.weights
     if factors is not None:
@@ -169,7 +169,7 @@ def _fit_alone(
         bias[columns] = 1.0
     elif len(present) > 1:
         alone = clone(blank).set_params(kernel=basis.kernel, landmarks=basis.points, class_weight=None, merge="sum")
-        used = weights > 0  # `classes_` must have no class of weight zero
+        used = weights > 0  # rows of weight zero would add their class to `classes_`
         alone.fit(piece.X[used], y[used], sample_weight=weights[used])
         pair = len(present) == 2
         coef[:, columns] = alone.dual_coef_ * [-1, 1] if pair else alone.dual_coef_

@@ -1,7 +1,7 @@
-"""Rows of a delimited text file (.csv, .tsv, .txt, also compressed), read in pieces by `text`.
+"""Rows of a delimited text file (.csv, .tsv, .txt, also compressed), read in blocks of rows by `gramless.streaming.text`.
 
-The first line is a header if it has strings where rows have numbers. All columns except the target must be numeric. If
-a piece has a value that is not numeric, the file is parsed again line by line, so that the error message can name the row.
+All columns except the target must be numeric, so the first line is a header if another column has a string in this line. If
+a block has a value that is not numeric, the file is parsed again line by line, so that the error message can name the row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MISSING = (*ALWAYS_MISSING, *MISSING_NUMBERS)
 
 
 class CsvSource(Source):
-    """Rows of a delimited text file; their number is unknown, because counting the lines would read the full file."""
+    """Source of the rows of a delimited text file; `n_rows` is None, because counting the lines would read the full file."""
 
     def __init__(self, path: Path, target: str | int | None = None, piece_rows: int = TUNING.file_rows):
         self.path = path
@@ -53,7 +53,7 @@ class CsvSource(Source):
                 frame.columns = self.names
                 column = frame.pop(target)
                 y = _numeric_targets(column, self.delimiter)
-                # The first piece decides whether targets are numbers: a later piece may have only the labels "1", "2".
+                # The first block determines whether targets are numbers: a later block may have only the labels "1" and "2".
                 numbers = y is not None if numbers is None else numbers
                 if any(kind.kind not in "iuf" for kind in frame.dtypes) or (numbers and y is None):
                     raise ValueError(f"{self.path} has a value that is not a number")
@@ -67,13 +67,13 @@ class CsvSource(Source):
             raise ValueError(self._explain(str(error))) from error
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield line number and fields of every row; the header and empty lines are skipped."""
+        """Yield the line number and the fields of every row, without the header and empty lines."""
         with text.open_text(self.path) as file:
             lines = csv.reader(file, delimiter=self.delimiter, skipinitialspace=True)
             yield from itertools.islice(((lines.line_num, fields) for fields in lines if fields), int(self.has_header), None)
 
     def _check_row_lengths(self) -> None:
-        """Raise ValueError for a row with too few fields, which pandas would fill with missing values."""
+        """Raise ValueError if a row has too few fields: pandas would add missing values to the row without an error."""
         for index, (line, fields) in enumerate(self._lines()):
             if len(fields) != len(self.names):
                 raise ValueError(self._wrong_width(index, line, fields))
@@ -82,7 +82,7 @@ class CsvSource(Source):
         return f"{self.path}, row {index + 1} (line {line}) has {len(fields)} columns; the file has {len(self.names)}"
 
     def _explain(self, reason: str) -> str:
-        """Return a message that names the first invalid row, or `reason` if there is none."""
+        """Return a message that names the first invalid row of the file, or `reason` if every row is valid."""
         text_target = None
         for index, (line, fields) in enumerate(self._lines()):
             row = f"{self.path}, row {index + 1} (line {line})"
@@ -113,19 +113,19 @@ class CsvSource(Source):
 
 
 def _is_header(fields: list[str], target: str | int | None) -> bool:
-    """Return whether the first line has column names: strings where rows have numbers."""
+    """Return whether the fields of the first line are column names: strings in columns other than the target."""
     strings = {i for i, field in enumerate(fields) if not is_number(field) and field not in _MISSING}
     if isinstance(target, str):
         return bool(strings)
     if target is not None:
         labels = {target % len(fields)}
-    else:  # the target column is unknown: a single string among numbers is a label
+    else:  # the target column is unknown: a single string among numbers is assumed to be a label
         labels = strings if len(strings) == 1 < len(fields) else set()
     return bool(strings - labels) or any(fields[i].strip() in TARGET_NAMES for i in strings)
 
 
 def _numeric_targets(column: Any, separator: str) -> np.ndarray | None:
-    """Return targets as numbers, as integers if all are whole; None if a target is not a number."""
+    """Return targets as integers if all of them are integers, else as floats; None if a target is not a number."""
     known = column.dropna()
     known = known[~known.isin(MISSING_NUMBERS)]
     numbers = text.as_numbers(known.astype(str), separator)

@@ -1,4 +1,4 @@
-"""Streams and targets from the arguments of `fit` and `partial_fit`.
+"""Convert the arguments of `fit` and `partial_fit` to streams of rows and to targets.
 
 Arrays are validated by the estimator before this module reads them; files, iterables and arrays on disk are validated while
 they are read.
@@ -17,12 +17,12 @@ from gramless.streaming.stream import Stream, is_stream_like
 
 
 def is_streamed(X: Any) -> bool:
-    """Return whether `X` contains its own targets: a stream, a path or an iterable of batches."""
+    """Return whether `X` includes the targets: a stream, the path of a file or an iterable of batches."""
     return is_stream_like(X) and not isinstance(X, np.memmap)
 
 
 def training_rows(X: Any, y: Any, sample_weight: Any, *, classification: bool, class_weight: Any) -> tuple[Stream, Targets]:
-    """Return the stream and the targets of `fit`."""
+    """Return the rows of `fit` as a stream, and the object that encodes their targets."""
     if is_streamed(X):
         targets = LabelTargets(None, class_factors(class_weight)) if classification else ValueTargets()
         return _stream(X, y, sample_weight), targets
@@ -36,7 +36,7 @@ def training_rows(X: Any, y: Any, sample_weight: Any, *, classification: bool, c
 
 
 def further_rows(X: Any, y: Any, sample_weight: Any, targets: Targets) -> tuple[Stream, bool]:
-    """Return the stream of a `partial_fit`, and whether all of its rows are validated already."""
+    """Return the rows of a `partial_fit` as a stream, and whether all rows are already validated."""
     if is_streamed(X):
         return _stream(X, y, sample_weight), False
     if y is None:
@@ -46,7 +46,7 @@ def further_rows(X: Any, y: Any, sample_weight: Any, targets: Targets) -> tuple[
 
 
 def further_labels(known: LabelTargets | None, classes: Any, class_weight: Any) -> LabelTargets:
-    """Return the targets of a classifier's `partial_fit`; `known` are the targets of the earlier calls."""
+    """Return the object that encodes the labels of a classifier's `partial_fit`; `known` is the object of earlier calls."""
     if known is None:
         if classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
@@ -56,13 +56,13 @@ def further_labels(known: LabelTargets | None, classes: Any, class_weight: Any) 
     before = known.sorted()[0]
     if classes is not None and not np.array_equal(np.unique(classes), before):
         raise ValueError(f"classes={list(classes)!r} is not the same as on the first call: {list(before)!r}")
-    # This also applies after a fit on arrays, in which the row weights already contain the class weights.
+    # After a fit on arrays, `known` has no class weights, because they were multiplied into the row weights.
     known.class_weight = class_factors(class_weight)
     return known
 
 
 def class_factors(class_weight: Any) -> dict[Any, float] | None:
-    """Return the weight of each class for labels that arrive in batches."""
+    """Return the class weights for labels that arrive in batches: None or a dict; other values raise ValueError."""
     if class_weight is None:
         return None
     if isinstance(class_weight, dict):

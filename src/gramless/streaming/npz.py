@@ -1,7 +1,7 @@
-"""Rows of two arrays in an npz archive, decompressed while they are read.
+"""Rows of an array of features and an array of targets in an npz archive, decompressed while they are read.
 
-A row-major array is read in pieces. A column-major array is read at once, in its stored dtype, and raises MemoryError if it
-is large. Object arrays, which would need unpickling, raise ValueError.
+A row-major array is read in batches. A column-major array is read at once, in its stored dtype; column-major features of
+more than 1 GiB raise MemoryError. Object arrays, which would need unpickling, raise ValueError.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PAIRS = (("X", "y"), ("x", "y"), ("x_train", "y_train"), ("X_train", "y_train")
 
 
 class NpzSource(Source):
-    """An npz file with an array of features and an array of targets."""
+    """Source of the rows of an npz file with an array of features and an array of targets."""
 
     def __init__(self, path: Path, target: str | None = None):
         self.path = path

@@ -1,4 +1,4 @@
-"""Rows of a Parquet file, read by row groups, and data frames from Parquet and Feather files."""
+"""Rows of a Parquet file in batches, and data frames from Parquet and Feather files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gramless.streaming.tuning import TUNING
 def open_parquet(path: Path) -> Iterator[Any]:
     """Open a Parquet file; raise ValueError if two columns have the same name.
 
-    Arrow's default reads all row groups ahead, so the memory would grow with the file.
+    By default pyarrow reads all row groups ahead, so that the memory would grow with the size of the file.
     """
     parquet = import_reader("pyarrow.parquet")
     repeated: list[str] = []
@@ -38,7 +38,7 @@ def open_parquet(path: Path) -> Iterator[Any]:
 
 
 def frames(path: Path, size: int | None) -> Iterator[Any]:
-    """Yield the rows as data frames of `size` rows, or of all rows if None."""
+    """Yield the rows of a Parquet file as data frames of at most `size` rows, or as one data frame if `size` is None."""
     arrow = import_reader("pyarrow")
     with open_parquet(path) as file:
         if size is None:
@@ -49,7 +49,7 @@ def frames(path: Path, size: int | None) -> Iterator[Any]:
 
 
 def feather_frames(path: Path, size: int | None) -> Iterator[Any]:
-    """Yield the rows of a Feather file (version 2, an Arrow file) as data frames of at most `size` rows, or as one."""
+    """Yield the rows of a Feather file (version 2) as data frames of at most `size` rows, or as one if `size` is None."""
     arrow, ipc = import_reader("pyarrow"), import_reader("pyarrow.ipc")
     try:
         with arrow.OSFile(str(path)) as opened, ipc.open_file(opened) as file:
@@ -65,7 +65,7 @@ def feather_frames(path: Path, size: int | None) -> Iterator[Any]:
 
 
 def _frame(table: Any) -> Any:
-    """Return a table as a data frame without its index; decimals are converted to floats."""
+    """Return an Arrow table as a data frame indexed by row numbers; decimals are converted to floats."""
     arrow = import_reader("pyarrow")
     fields = [field.with_type(arrow.float64()) if arrow.types.is_decimal(field.type) else field for field in table.schema]
     converted = table.cast(arrow.schema(fields, table.schema.metadata)).to_pandas().reset_index(drop=True)
@@ -74,7 +74,7 @@ def _frame(table: Any) -> Any:
 
 
 class ParquetSource(Source):
-    """A Parquet file; all columns except the target must be numeric."""
+    """Source of the rows of a Parquet file; all columns except the target must be numeric."""
 
     def __init__(self, path: Path, target: str | int | None = None):
         arrow = import_reader("pyarrow")
@@ -82,7 +82,7 @@ class ParquetSource(Source):
         self.name = str(path)
         with open_parquet(path) as file:
             schema, self.n_rows = file.schema_arrow, int(file.metadata.num_rows)
-        # The index of a data frame is stored as a column but is not a feature.
+        # pandas stores the index of a data frame as a column of the file, which is not a feature.
         index = set() if schema.pandas_metadata is None else set(map(str, schema.pandas_metadata["index_columns"]))
         self.names = [name for name in schema.names if name not in index or name == target]
         self.target = target_column(self.names, target, path)
@@ -94,7 +94,7 @@ class ParquetSource(Source):
                     f"{path}: column {field.name!r} has type {field.type}, not numbers; encode it or leave it out"
                 )
         features = [schema.field(name).type for i, name in enumerate(self.names) if i != self.target]
-        # Columns in single precision stay in it, as those of a data frame.
+        # float32 if all features have single precision, by the same rule as for data frames in memory.
         self.dtype = working_dtype(SimpleNamespace(dtypes=[np.dtype(kind.to_pandas_dtype()) for kind in features]), None)
 
     def read(self, size: int, start: int) -> Iterator[RowBlock]:

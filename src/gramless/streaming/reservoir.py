@@ -1,7 +1,7 @@
 """Reservoir sampling: every row gets a random key, and the rows with the smallest keys are the sample.
 
-The sample is drawn uniformly without replacement from all rows so far, in O(capacity) memory. Given the keys, it does not
-depend on the batches.
+The sample is drawn uniformly without replacement from all rows so far, in O(capacity) memory. For given keys, the sample
+does not depend on how the rows are divided into batches.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from sklearn.utils.random import sample_without_replacement
 
 from gramless.streaming.sources import RowBlock, concatenate, rows_of
 
-# Number of rows up to which a sample is drawn as a permutation; larger permutations cost too much memory and time.
+# Number of rows up to which a sample is the start of a permutation of all row numbers; 10^7 row numbers take 80 MB.
 _PERMUTED_ROWS = 10**7
 
 
 def draw(n: int, size: int, rng: np.random.RandomState) -> np.ndarray:
-    """Return the sorted indices of `size` random rows of `n`, or of all rows if `n` is smaller."""
+    """Return the sorted indices of `size` rows drawn at random from `n` rows, or of all `n` rows if `size` is larger."""
     if n <= _PERMUTED_ROWS:
         return np.sort(rng.permutation(n)[:size])
     return np.sort(sample_without_replacement(n, min(size, n), random_state=rng))
@@ -31,8 +31,8 @@ class Reservoir:
         self.rows: RowBlock | None = None
 
     def add(self, rows: RowBlock, keys: np.ndarray) -> None:
-        """Add rows with independent uniform keys."""
-        if len(self.keys) == self.capacity:  # most rows are not sampled and need no copy
+        """Update the sample with more rows; `keys` has an independent uniform random number for each row."""
+        if len(self.keys) == self.capacity:  # most rows do not enter the sample and are not copied
             enter = np.flatnonzero(keys < self.keys.max(initial=0.0))
             if not enter.size:
                 return

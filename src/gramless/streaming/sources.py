@@ -1,4 +1,4 @@
-"""Sources of the rows of a stream: the base class, arrays, iterables of batches, and what all table files share."""
+"""Sources of the rows of a stream: base class, arrays, iterables of batches, and functions that all file sources use."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ RowBlock = tuple[Any, Any, Any]
 _Block = TypeVar("_Block", bound=tuple[Any, ...])
 
 TARGET_NAMES = ("y", "target", "label")
-"""Names of the target column of a file if the user names none."""
+"""Names by which the target column of a file is found if the user gives no name."""
 
 
 class Source(ABC):
-    """Source of rows in a fixed order; `n_rows` is None if their number is unknown."""
+    """Source of rows in a fixed order; `n_rows` is None if the number of rows is unknown."""
 
     name: str
     n_rows: int | None = None
     repeatable: bool = True
-    """Whether the rows can be read again."""
+    """Whether the rows can be read more than once."""
 
     @abstractmethod
     def read(self, size: int, start: int) -> Iterator[RowBlock]:
-        """Yield the rows from `start` on, `size` at a time."""
+        """Yield the rows in blocks of `size` rows, beginning with the row of index `start`."""
 
     @abstractmethod
     def identity(self) -> tuple[Any, ...]:
-        """Return a value that differs between data sets."""
+        """Return a value that identifies the data set: different data sets have different values."""
 
     @abstractmethod
     def row(self, index: int) -> str:
         """Return a description of the position of a row for error messages."""
 
     def column(self, index: int) -> str:
-        """Return ` in column ...` for error messages."""
+        """Return the part of an error message that names a column, such as ` in column 3`."""
         return f" in column {index}"
 
     def peek(self, n: int) -> RowBlock:
-        """Return the first `n` rows, which `read` yields again; raise ValueError if there are none."""
+        """Return the first `n` rows, which `read` yields again; raise ValueError if the source has no rows."""
         first = next(self._first_blocks(n), None)
         if first is None:
             raise ValueError(f"{self.name} has no rows")
         return first
 
     def _first_blocks(self, size: int) -> Iterator[RowBlock]:
-        """Yield the first rows, `size` at a time, which `read` yields again."""
+        """Yield the rows from the first row on in blocks of `size` rows; `read` yields the same rows again."""
         return self.read(size, 0)
 
 
@@ -64,7 +64,7 @@ class ArraySource(Source):
     """Rows of an array in memory or on disk."""
 
     def __init__(self, X: Any, y: Any, weights: Any = None):
-        # Rows are indexed by position, unlike in data frames and in sparse formats other than CSR.
+        # Data frames and sparse formats other than CSR are converted, because they do not index rows by position.
         self.X = X.tocsr() if sp.issparse(X) else np.asarray(X) if hasattr(X, "columns") else X
         self.y = y if y is None or xa.is_torch(y) else np.asarray(y)
         self.weights = None if weights is None else np.asarray(weights, dtype=np.float64)
@@ -116,11 +116,11 @@ class IterableSource(Source):
         return rebatch(self._counted(), size, start)
 
     def _iterate(self) -> Iterator[Any]:
-        """Start a pass over the batches."""
+        """Return a new iterator over the batches."""
         return iter(self._batches() if callable(self._batches) else self._batches)
 
     def _counted(self) -> Iterator[RowBlock]:
-        """Yield all batches; raise ValueError if they do not have the given number of rows."""
+        """Yield all batches; raise ValueError if their total number of rows is not `n_rows`."""
         seen = 0
         for piece in self._pieces(self._iterate()):
             seen += int(piece[0].shape[0])
@@ -160,7 +160,7 @@ class IterableSource(Source):
         return rebatch(self._pieces(self._first_batches()), size, 0)
 
     def _first_batches(self) -> Iterator[Any]:
-        """Yield the first batches, which the next pass yields again."""
+        """Yield the batches from the first batch on; the next pass yields the same batches again, also for a generator."""
         iterator = self._iterate()
         taken: list[Any] = []
         if not self.repeatable:
@@ -194,7 +194,7 @@ def import_reader(name: str) -> Any:
 
 
 def target_column(names: Sequence[str], target: str | int | None, path: Path) -> int:
-    """Return the position of the target column."""
+    """Return the position of the target column, given by name or position; None searches for one of `TARGET_NAMES`."""
     if isinstance(target, (int, np.integer)):
         if not -len(names) <= target < len(names):
             raise ValueError(f"{path} has {len(names)} columns; column {target} does not exist")
@@ -215,7 +215,7 @@ def target_column(names: Sequence[str], target: str | int | None, path: Path) ->
 
 
 def rows_of(block: _Block, idx: slice | np.ndarray) -> _Block:
-    """Return the given rows of the arrays in a tuple, in which arrays may be None."""
+    """Return a tuple with the rows `idx` of each array in `block`; None in place of an array stays None."""
     return tuple(None if part is None else xa.take_rows(part, idx) for part in block)  # type: ignore[return-value]
 
 
@@ -281,6 +281,6 @@ def is_number(value: Any) -> bool:
 
 
 def file_identity(kind: str, path: Path) -> tuple[Any, ...]:
-    """Return path, size and modification time of a file."""
+    """Return a tuple of `kind` and the path, size and modification time of a file."""
     stat = path.stat()
     return (kind, str(path.resolve()), stat.st_size, stat.st_mtime_ns)

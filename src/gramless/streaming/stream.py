@@ -1,8 +1,8 @@
 """Data larger than memory, read in batches.
 
-A `Stream` reads the rows of an array (a `np.memmap` is never read at once), a CSV, Parquet or npz file, or an iterable of
-batches, in batches of any size from any row on. The next batch is read while the current one is used. Every row is validated
-once, while it is read; errors name the file and the row. Memory: two batches for any number of rows.
+A `Stream` reads the rows of an array, a CSV, Parquet or npz file, or an iterable of batches, in batches of any size; a
+`np.memmap` is never read at once. The next batch is read while the current batch is used. Every row is validated while it is
+read, and errors name the file and the row. The memory is that of two batches, for any number of rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FILE_TYPES: dict[tuple[str, ...], Callable[[Path, Any], Source]] = {
 
 @dataclass
 class StreamBatch:
-    """Consecutive rows of a stream; `start` is the position of the first row."""
+    """Consecutive rows of a stream; `start` is the index in the stream of the first row."""
 
     X: Array
     y: Any
@@ -57,13 +57,13 @@ class Stream:
         An array or `np.memmap` of shape (n, d); the path of a `.csv`, `.csv.gz`, `.parquet` or `.npz` file; or an iterable
         of `(X, y)` or `(X, y, sample_weight)`, or a function that returns such an iterable for each pass over the rows.
     y : array, str or None, default=None
-        With an array, the targets. With a file, the name or position of the column (the name of the array, in an npz
-        file) of the targets; None uses the column `"y"`, `"target"` or `"label"`.
+        If `data` is an array, the targets. If `data` is a file, the name or position of the target column (in an npz file,
+        the name of the array of targets); None uses the column `"y"`, `"target"` or `"label"`.
     sample_weight : array, optional
-        With an array, the weight of each row.
+        If `data` is an array, the weight of each row.
     n_rows : int or None, default=None
-        With batches, their number of rows if it is known: progress messages then show the time left, and `solver="auto"` can
-        choose.
+        If `data` is an iterable of batches, the total number of rows, if known: progress messages then show the remaining
+        time, and `solver="auto"` can choose the solver by the number of rows.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Stream:
 
     @property
     def repeatable(self) -> bool:
-        """Whether the rows can be read again; False for generators."""
+        """Whether the rows can be read more than once; False for generators."""
         return self._source.repeatable
 
     @property
@@ -107,17 +107,17 @@ class Stream:
         return isinstance(self._source, ArraySource) and not isinstance(self._source.X, np.memmap)
 
     def identity(self) -> tuple[Any, ...]:
-        """Return a value that differs between data sets, without reading all rows.
+        """Return a value that identifies the data set, without reading all rows.
 
         Returns
         -------
         tuple
-            Equal if source, size and a sample of the rows are equal.
+            Tuples of two streams are equal if the source, the size and a sample of the rows are equal.
         """
         return self._source.identity()
 
     def first(self) -> Array:
-        """Return the first row, which `batches` reads again.
+        """Return the features of the first row; `batches` yields this row again.
 
         Returns
         -------
@@ -144,23 +144,23 @@ class Stream:
         Returns
         -------
         tuple
-            Features, targets and weights of these rows.
+            Features, targets and weights of the rows `idx`.
         """
         if not isinstance(self._source, ArraySource):
             raise ValueError(f"rows cannot be taken by number from {self.name}; pass an array")
         return self._source.take(idx)
 
     def batches(self, size: int, start: int = 0, prepare: Callable[[Array], Array] | None = None) -> Iterator[StreamBatch]:
-        """Yield the rows in batches; the next batch is read while the current one is used.
+        """Yield the rows in batches; the next batch is read while the current batch is used.
 
         Parameters
         ----------
         size : int
             Rows per batch; the last batch may be smaller.
         start : int, default=0
-            The first row to read.
+            Index of the first row to read.
         prepare : callable, optional
-            Function applied to the features by the reading thread.
+            Function that the reading thread applies to the features of each batch.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Stream:
             position += n
 
     def _check(self, rows: RowBlock, numbers: Sequence[int]) -> None:
-        """Raise ValueError if a value is not finite, or a weight is negative; `numbers` are the numbers of the rows."""
+        """Raise ValueError if a value is not finite or a weight is negative; `numbers` are row indices for the message."""
         X, y, weights = rows
         bad = _not_finite(X)
         if bad is not None:
@@ -192,15 +192,15 @@ class Stream:
             raise ValueError(f"{self._source.row(numbers[at])} has the weight {weights[at]!r}; weights are at least 0")
 
     def sample(self, n: int, rng: np.random.RandomState, batch_rows: int = 4096) -> RowBlock:
-        """Draw rows uniformly without replacement, in their order.
+        """Draw rows uniformly without replacement, and return the rows in the order of the stream.
 
-        Arrays are indexed; files and lists of batches are read once. Generators return their first `n` rows, which
-        `batches` reads again.
+        Arrays are indexed, and files and lists of batches are read once. If the data is a generator, the result is the first
+        `n` rows, which `batches` yields again.
 
         Parameters
         ----------
         n : int
-            Number of rows; all rows if there are fewer.
+            Number of rows to draw; a stream with fewer rows returns all rows.
         rng : RandomState
             Random number generator.
         batch_rows : int, default=4096
@@ -209,7 +209,7 @@ class Stream:
         Returns
         -------
         tuple
-            Features, targets and weights of these rows.
+            Features, targets and weights of the drawn rows.
         """
         source = self._source
         if isinstance(source, ArraySource):
@@ -230,7 +230,7 @@ class Stream:
 
 
 def read_ahead(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items of an iterable in order; a thread reads the next item while the current one is used."""
+    """Yield the items of an iterable in order; a thread reads the next item while the current item is used."""
     iterator = iter(items)
     with ThreadPoolExecutor(1, thread_name_prefix="gramless-read-ahead") as reader:
         ahead: Future[Any] = reader.submit(next, iterator, _END)
@@ -240,7 +240,7 @@ def read_ahead(items: Iterable[T]) -> Iterator[T]:
 
 
 def is_stream_like(X: Any) -> bool:
-    """Return whether `X` is a stream, a path, an array on disk or an iterable of batches."""
+    """Return whether `X` is a stream, a path, an array on disk, an iterable of batches or a function that returns one."""
     if isinstance(X, (Stream, str, os.PathLike, np.memmap)):
         return True
     if callable(X):
@@ -286,7 +286,7 @@ def _open_file(path: Path, target: Any) -> Source:
 
 
 def _not_finite(X: Array) -> tuple[int, int] | None:
-    """Return row and column of the first value that is NaN or infinite, or None."""
+    """Return the row and column of the first value that is NaN or infinite, or None if all values are finite."""
     values = X.data if xa.is_sparse(X) else X
     if xa.is_torch(values):
         if not values.is_floating_point() or bool(values.isfinite().all()):

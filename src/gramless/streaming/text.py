@@ -1,7 +1,7 @@
-"""Delimited text (.csv, .tsv, .txt, .data; also compressed by gzip or bzip2) as data frames, in pieces.
+"""Delimited text (.csv, .tsv, .txt, .data; also compressed by gzip or bzip2), read in blocks of rows as data frames.
 
 A column is numeric if all its values are numbers or missing. The decimal separator may be a comma if another character
-separates the columns. The C parser of pandas releases Python's lock, so prefetching hardly slows the computation.
+separates the columns. The C parser of pandas releases Python's global lock, so reading ahead in a thread costs little time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DELIMITERS = ",;\t|"
 
 
 def find_delimiter(path: Path, candidates: str = DELIMITERS) -> str:
-    """Return the delimiter that gives the most columns, equally many in each of the first lines."""
+    """Return the delimiter that divides all of the first lines into the same number of columns, as large as possible."""
     try:
         with open_text(path) as file:
             lines = file.read(64_000).splitlines()[:50]
@@ -63,8 +63,8 @@ def frames(
 ) -> Iterator[Any]:
     """Yield data frames of at most `size` rows (all rows if None), with consecutive row numbers.
 
-    Columns in `strings` are not converted: "01" and "02" look numeric although a later piece may have "2A". `names` are the
-    columns of a file without a header. Repeated column names raise ValueError, or with `rename_repeated` become "a", "a.1".
+    Columns in `strings` stay strings, because "01" looks numeric although later rows may have "2A". `names` are the column
+    names of a file without a header. Repeated names raise ValueError, or with `rename_repeated` become "a", "a.1".
     """
     pd = import_reader("pandas")
     options: dict[str, Any] = {
@@ -83,7 +83,7 @@ def frames(
         _check_width(path, separator, names)
         repeated = [] if names is not None or rename_repeated else repeated_names(path, separator)
         if repeated:
-            # pandas would rename them: a copy of the target could become a feature.
+            # pandas would rename repeated columns, so that a copy of the target could become a feature.
             raise ValueError(f"{path} has more than one column named {', '.join(map(repr, repeated))}: rename them")
         if size is None:
             yield _with_numbers(pd.read_csv(path, **options), separator, strings)
@@ -97,7 +97,7 @@ def frames(
 
 
 def repeated_names(path: Path, separator: str) -> list[str]:
-    """Return the names that several columns of a file have."""
+    """Return the column names that occur more than once in the header of a file."""
     with open_text(path) as file:
         header = next(csv.reader(file, delimiter=separator, skipinitialspace=True), [])
     named = [name.strip() for name in header if name.strip()]
@@ -109,7 +109,7 @@ def _check_width(path: Path, separator: str, names: Sequence[str] | None) -> Non
 
     pandas would use the surplus values as row names, which shifts the column names by one column.
     """
-    with open_text(path) as file, suppress(csv.Error):  # pandas reads cells that are too long for `csv`
+    with open_text(path) as file, suppress(csv.Error):  # `csv` raises an error for long cells, which pandas reads
         rows = csv.reader(file, delimiter=separator, skipinitialspace=True)
         header = next(rows, []) if names is None else names
         if len(next(filter(None, rows), [])) > len(header):
@@ -117,7 +117,7 @@ def _check_width(path: Path, separator: str, names: Sequence[str] | None) -> Non
 
 
 def as_numbers(known: Any, separator: str) -> Any | None:
-    """Return a column of strings as numbers, or None if one is not a number."""
+    """Return a column of strings as numbers, or None if a string is not a number."""
     pd = import_reader("pandas")
     if separator != "," and known.str.fullmatch(r"[+-]?\d*,?\d+(?:[eE][+-]?\d+)?").all():
         known = known.str.replace(",", ".", regex=False)
@@ -128,7 +128,7 @@ def as_numbers(known: Any, separator: str) -> Any | None:
 
 
 def _with_numbers(frame: Any, separator: str, strings: Collection[str]) -> Any:
-    """Convert columns that pandas read as strings because of missing values or decimal commas to numbers."""
+    """Convert to numbers the columns that pandas read as strings because of missing values or decimal commas."""
     pd = import_reader("pandas")
     for name in frame.columns:
         column = frame[name]

@@ -6,11 +6,11 @@ least `lower`, a rotation of the centroids by the angles `drift` changes these b
     upper + drift[own],    lower - max drift of the others,
 
 and a point with upper < lower keeps its label (Hamerly, "Making k-means even faster", 2010). A few centroids with a large
-drift would loosen the bounds of all points, so they are excluded from the bound and multiplied with all points; each
-assignment selects the number of excluded centroids with the least work. The labels equal those of the full product.
+drift would loosen the bounds of all points. These centroids are excluded from the bound, and their angles to all points are
+computed; each assignment excludes as many centroids as minimise the work. The labels are the same as without bounds.
 
-Time O(n m d + s k d) for m excluded centroids and s points whose label the bounds do not determine, instead of O(n k d);
-memory O(n).
+Time O(n m d + s k d) for n points, k centroids, m excluded centroids and s points whose label the bounds do not determine,
+instead of O(n k d); memory O(n).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gramless.approximation.tuning import TUNING, ApproximationTuning
 
 
 class AngleBounds:
-    """Labels of the points and bounds on their angles; `scale` is 1 / norm of each row, and 0 for a zero row."""
+    """Labels of the points and bounds on angles to the centroids; `scale` is 1 / norm of each row, or 0 for a zero row."""
 
     def __init__(self, X: np.ndarray, scale: np.ndarray, tuning: ApproximationTuning = TUNING):
         self.tuning = tuning
@@ -41,7 +41,7 @@ class AngleBounds:
         self.upper[points] = np.inf
 
     def assign(self, centres: np.ndarray, drift: np.ndarray | None, visit: Visit) -> None:
-        """Update the labels to the nearest centroids, which rotated by `drift` since the last call (None in the first).
+        """Assign each point to its nearest centroid; `drift` has the rotations since the last call (None in the first call).
 
         `visit` is called for each tile of rows after its labels were updated.
         """
@@ -91,7 +91,7 @@ class AngleBounds:
     def _update_excluded(
         self, rows: slice, part: np.ndarray, excluded: np.ndarray, place: np.ndarray, buffer: np.ndarray
     ) -> None:
-        """Update the bounds of a tile of rows with the excluded centroids."""
+        """Update the bounds of a tile of rows by the angles of the rows to the excluded centroids."""
         scale, lower, upper = self.scale[rows], self.lower[rows], self.upper[rows]
         for columns in slices(len(excluded), buffer.shape[1]):
             out = buffer[: len(part), : columns.stop - columns.start]
@@ -126,6 +126,6 @@ class AngleBounds:
 
 
 def _angle(product: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return angles from inner products; minus infinity (no centroid) becomes the largest angle."""
+    """Return angles, given inner products; an inner product of minus infinity (no centroid) gives the largest angle."""
     cosine = np.where(scale > 0, product, 0) * scale
     return np.arccos(np.clip(cosine, -1, 1).astype(np.float64))

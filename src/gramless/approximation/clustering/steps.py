@@ -1,12 +1,12 @@
-"""The steps of spherical k-means: initial centroids, assignment, update, points for empty clusters, a number of passes.
+"""The steps of spherical k-means: initial centroids, assignment, update and reseeding, and an iteration of fixed length.
 
 k-means++ draws each centroid with probability proportional to 1 - cos, the distance to the nearest centroid so far, which
 needs a pass over the data for each centroid. Here candidates are drawn in batches from the distribution before the batch and
-accepted with probability (distance now) / (distance then). This is the same distribution, because distances only decrease,
-and one matrix product updates all points for the batch. Time O(n k d) as matrix products, memory O(n).
+accepted with probability (current distance) / (distance before the batch). The accepted points have the distribution of
+k-means++, because distances only decrease. One matrix product updates all distances for a batch: O(n k d) time, O(n) memory.
 
-`common_directions` makes a fixed number of passes from random points, for dictionaries of patches: unlike
-`gramless.SphericalKMeans` it has no stopping rule, bounds or history.
+`common_directions` starts from random points and makes a fixed number of passes, for dictionaries of image patches: unlike
+`gramless.SphericalKMeans`, this function has no stopping rule, bounds or history.
 
 References: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", 2007; Coates and Ng, "Learning feature
 representations with k-means", 2012.
@@ -22,7 +22,7 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless._core.threads import CPU_TILE, CUDA_TILE, blas_threads, run_threads, slices
 
-# A point with a larger cosine coincides with its centroid up to rounding.
+# A point whose cosine to its centroid is above this number coincides with the centroid up to rounding.
 _COINCIDENT = 1 - 1e-6
 
 
@@ -31,9 +31,9 @@ Visit = Callable[[int, slice, Array, Array], None]
 
 
 def workers_for(X: Array, k: int) -> int:
-    """Return the number of threads, limited so that their arrays of k sums are not larger than the data.
+    """Return the number of threads, limited so that the arrays of k sums of all threads are not larger than the data.
 
-    One tile of rows is not divided, so that its sums do not depend on the number of threads.
+    Data of at most one tile uses one thread, so that the sums do not depend on the number of processor cores.
     """
     return 1 if xa.is_torch(X) or X.shape[0] <= CPU_TILE else max(1, min(blas_threads(), X.shape[0] // k))
 
@@ -41,7 +41,7 @@ def workers_for(X: Array, k: int) -> int:
 def nearest(
     X: Array, centres: Array, labels: Array | None = None, cosines: Array | None = None, visit: Visit | None = None
 ) -> tuple[Array, Array]:
-    """Return for each row of `X` the centroid with the largest inner product, and that product, with one tile per thread."""
+    """Return for each row of `X` the index of the centroid with the largest inner product, and this inner product."""
     n, k = X.shape[0], centres.shape[0]
     labels = xa.zeros((n,), X, np.int64) if labels is None else labels
     cosines = xa.empty((n,), X) if cosines is None else cosines
@@ -75,13 +75,13 @@ def mass_of(scale: Array, weights: np.ndarray | None) -> np.ndarray:
 
 
 def inertia_of(cosines: Array, scale: Array, mass: np.ndarray) -> float:
-    """Return the weighted sum of 1 - cos."""
+    """Return the weighted sum of 1 - cos over the points, for the cosine of each point with its centroid."""
     gaps = 1 - xa.to_numpy(cosines * scale).astype(np.float64)
     return float(np.clip(gaps, 0, None) @ mass)
 
 
 def update_centroids(centres: Array, sums: Array, counts: np.ndarray) -> np.ndarray:
-    """Set the centroids to the normalised sums in place; return the distances |new - old|.
+    """Set the centroids to the normalised sums in place; return the distance |new - old| of each centroid.
 
     A cluster without points, or with sum zero, keeps its centroid.
     """
@@ -101,7 +101,7 @@ def deviation_of(chords: np.ndarray) -> float:
 
 
 def reseed(cosines: Array, scale: Array, mass: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return empty clusters and for each a point far from its centroid; fewer if fewer points differ from their centroid."""
+    """Return the indices of empty clusters and of equally many points that are farthest from their centroids."""
     empty = np.flatnonzero(counts == 0)
     if not len(empty):
         return empty, empty
@@ -116,7 +116,7 @@ Nearest = Callable[[Array, Array], Array]
 
 
 def random_points(mass: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `k` different random points, those with positive weight first."""
+    """Return the indices of `k` different random points; points of weight zero are used only if there are too few others."""
     order = rng.permutation(len(mass))
     return order[np.argsort(mass[order] == 0, kind="stable")][:k]
 
@@ -124,7 +124,7 @@ def random_points(mass: np.ndarray, k: int, rng: np.random.Generator) -> np.ndar
 def plus_plus(
     X: Array, unit: Callable[[np.ndarray], Array], nearest: Nearest, mass: np.ndarray, k: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the indices of `k` points chosen by k-means++; different if there are enough directions.
+    """Return the indices of `k` points chosen by k-means++; the directions differ if the data has `k` different directions.
 
     `unit(idx)` returns rows of `X` scaled to unit norm, and `mass` has the weight of each point, zero for zero rows.
     """
@@ -139,7 +139,7 @@ def plus_plus(
         total = np.cumsum(gap)
         if not total[-1] > 0:
             break
-        # The more centroids there are, the less a batch changes the distribution.
+        # The batches grow, because each new centroid changes the distribution less if there are more centroids.
         draws = 1 + min(len(chosen) // 4, 255)
         drawn = np.searchsorted(total, rng.random(draws) * total[-1], side="right")
         keep = rng.random(draws)

@@ -5,4 +5,4 @@ from gramless.approximation.features.fourier_map import FourierMap
 from gramless.approximation.features.landmark_map import LandmarkMap
 
 FEATURE_MAPS: dict[str, type[FeatureMap]] = {"landmarks": LandmarkMap, "fourier": FourierMap}
-"""Every feature map; the contract tests run over it."""
+"""All feature maps by name; the contract tests run for every entry."""

@@ -2,8 +2,8 @@
 
     feature_map.begin(sample, rng) -> Features,     Features(X) -> Phi,     f(x) = Phi(x) A + b,     penalty tr(A^T P A)
 
-A `FeatureMap` has only settings. `begin` examines a sample of the rows and returns `Features`, which map rows, have a
-penalty `P` and can be saved. Neither depends on the source of the rows or on the learner that finds `A`.
+A `FeatureMap` has only settings. `begin` examines a sample of the rows and returns `Features`, which map rows to `Phi`, have
+a penalty `P` and can be saved. Neither class depends on the source of the rows or on the learner that finds `A`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gramless._core.arrays import Array
 from gramless._core.threads import slices
 from gramless.kernels import Kernel
 
-_SCORED_ROWS = 4096  # rows whose features are in memory at a time
+_SCORED_ROWS = 4096  # number of rows whose features `scores` computes at a time
 
 
 class Features(ABC):
@@ -58,7 +58,7 @@ class Features(ABC):
         return A
 
     def scores(self, X: Array, coef: Array, precision: str = "highest") -> Array:
-        """Return `f(x) - b` for each row; `precision` is that of float32 products on a GPU."""
+        """Return the score without intercept, `f(x) - b`, of each row; `precision` is for float32 products on a GPU."""
         out = xa.empty((int(X.shape[0]), int(coef.shape[1])), coef)
         for rows in slices(int(X.shape[0]), _SCORED_ROWS):
             out[rows] = self(X[rows]) @ coef
@@ -83,9 +83,9 @@ class SampledRows:
     n_rows: int | None = None
     """Number of all rows; None if unknown."""
     named: tuple[Array, np.ndarray | None] | None = None
-    """Features and targets of the `FeatureMap.named_rows`."""
+    """Features and targets of the rows `FeatureMap.named_rows`."""
     nbytes: int | None = None
-    """Bytes beside the rows that the choice may take."""
+    """Bytes of memory that the choice of the features may allocate in addition to the rows."""
 
 
 class FeatureMap(BaseEstimator, ABC):
@@ -108,7 +108,7 @@ class FeatureMap(BaseEstimator, ABC):
 
     @abstractmethod
     def rows_wanted(self, n_rows: int | None) -> int:
-        """Return the number of rows that are passed to `begin` if the data can be read only once."""
+        """Return the number of rows in the sample for `begin` if the data can be read only once."""
 
     def named_rows(self, n_rows: int | None) -> np.ndarray | None:
         """Return the row indices that the user passed as landmarks, or None; the caller passes these rows as `named`."""

@@ -8,9 +8,9 @@ norm; spherical Cauchy for the l2 norm (`Exponential`); multivariate t with 2 nu
 Column scales multiply the frequencies. For the same number of features, a cosine and a sine of one frequency have a smaller
 variance than two cosines with random phases.
 
-Orthogonal frequencies with the same distribution of lengths are also unbiased and have a smaller variance (Yu et al.,
-"Orthogonal random features", 2016); this needs a spherical distribution. For many columns the orthogonal matrix is a product
-of three Hadamard matrices and diagonal matrices of random signs: O(D) memory, and less time than a dense matrix product.
+For spherical distributions, orthogonal frequencies with the same distribution of lengths are also unbiased, with a smaller
+variance (Yu et al., "Orthogonal random features", 2016). For many columns the orthogonal matrix is a product of three
+Hadamard matrices and diagonal matrices of random signs: O(D) memory, and less time than a dense matrix product.
 """
 
 from __future__ import annotations

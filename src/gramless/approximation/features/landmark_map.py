@@ -2,13 +2,13 @@
 
     phi(x) = k(G, x),  P = K(G, G)        or, whitened,        phi(x) = L^-1 k(G, x),  P = I,     K(G, G) = L L^T
 
-for landmarks `G` (Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001). Both give the same
-model. Features in float64 are whitened before they are summed over the rows, because `L^-1` would divide the rounding errors
-of sums of kernel values by the smallest eigenvalues of `K(G, G)`. In float32 the kernel values themselves have larger
-rounding errors, so that the sums are whitened instead, which takes half of the time for each row.
+for landmarks `G` (Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001). Both feature maps give
+the same model. Features in float64 are whitened before they are summed over the rows, because `L^-1` would divide the
+rounding errors of sums of kernel values by the smallest eigenvalues of `K(G, G)`. In float32 the kernel values have larger
+rounding errors than the float64 sums, so the sums are whitened instead, which takes half of the time for each row.
 
-Eigenvalues of `K(G, G)` below the rounding errors of the kernel values contain no information. The jitter added to its
-diagonal has that size (`gramless.linalg.operators.jitter`).
+Eigenvalues of `K(G, G)` below the rounding errors of the kernel values contain no information. The jitter added to the
+diagonal of `K(G, G)` has the size of these rounding errors (`gramless.linalg.operators.jitter`).
 
 Cost: O(m d) for each row, and O(m^2) more if rows are whitened; O(m^2) memory and O(m^3) time once to factor `K(G, G)`.
 """
@@ -33,9 +33,9 @@ from gramless.linalg.operators import KernelOperator, evaluate, expand, nbytes_c
 from gramless.linalg.operators.blocks import tile_edge
 from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
 
-# Rows of a block: a multiple of the register tiles of all BLAS libraries.
+# Number of rows per thread in a block of `whiten_rows`: a multiple of the register tiles of all BLAS libraries.
 _WHITENED_ROWS = 64
-# Rows for each landmark from which a rule selects if the rows must be stored for it.
+# Number of rows per landmark that are stored for the selection of landmarks if the data can be read only once.
 _ROWS_PER_LANDMARK = 4
 
 
@@ -54,15 +54,15 @@ class Whitening:
         return xa.solve_triangular(self.L, xa.astype(values, np.float64).T).T
 
     def coefficients(self, A: Array) -> Array:
-        """Return the coefficients `L^-T A` of the kernel functions of the landmarks, given those of the features."""
+        """Return the coefficients `L^-T A` of the landmarks' kernel functions, given the coefficients `A` of features."""
         return xa.solve_triangular(self.L, A, transposed=True)
 
 
 def whiten_rows(L: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return `L^-1 k` for each row `k` of kernel values, bit-identical for every division of the rows into batches.
 
-    The condition number of `L`, up to 1e8 for nearly dependent landmarks, amplifies rounding. BLAS computes incomplete
-    blocks by other loops with other rounding, so the rows are padded to complete blocks.
+    The condition number of `L`, up to 1e8 for nearly dependent landmarks, amplifies rounding errors. BLAS computes
+    incomplete blocks by other loops with other rounding errors, so the rows are padded with zeros to complete blocks.
     """
     n, edge = len(values), _WHITENED_ROWS * blas_threads()  # each thread gets complete blocks
     block = np.zeros((-(-n // edge) * edge, values.shape[1]))
@@ -110,7 +110,7 @@ class LandmarkFeatures(Features):
         points = self._on_device_of("points", X)
         if xa.is_torch(X) or xa.is_sparse(X):
             return evaluate(self.kernel, X, points)
-        # All batches share one block, because page faults of newly allocated memory take time.
+        # All batches use the same buffer, because page faults of newly allocated memory take time.
         n = int(X.shape[0])
         if self._block is None or self._block.shape[0] < n or self._block.dtype != X.dtype:
             self._block = np.empty((n, self.n_features), dtype=X.dtype)

@@ -27,7 +27,7 @@ LANDMARKS: dict[str, type[LandmarkRule]] = {
     "renyi": Renyi,
     "kmeans": KMeans,
 }
-"""The names that estimators accept as `landmarks=`."""
+"""The landmark rules by the names that estimators accept as `landmarks=`."""
 
 __all__ = [
     "LANDMARKS",
@@ -66,7 +66,7 @@ def select(
     rng : RandomState
         Random generator.
     nbytes : int, optional
-        Limit in bytes on the memory of the rules of this package; None is their default.
+        Limit in bytes on the memory that a rule of this package allocates; None is the default of the rule.
 
     Returns
     -------

@@ -6,9 +6,9 @@ The squared cosine of a row to the span of the basis `G` in feature space is
 
 and the row joins the basis if its squared cosine is below `epsilon` (Algorithm B.C. of Yu, Diamantaras, McKelvey and Kung
 2014). The Cholesky factor grows by rows, which is more accurate than updating the inverse. A larger basis explains more of
-every row, so a row that fails the test always fails it later: a block of rows is tested against the present basis by one
-product and one triangular solve, and only the rows that pass are tested one by one. The result is that of the one-by-one
-algorithm. O(m^2 n + m n d) for a full pass; m^2 numbers for the factor and one block of kernel values.
+every row, so a row that fails the test also fails every later test. A block of rows is therefore tested against the current
+basis by one product and one triangular solve, and only rows that pass are tested again one by one. The result is the same as
+if all rows were tested one by one. A full pass takes O(m^2 n + m n d) time, and memory for m^2 numbers and one block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gramless.approximation.landmarks.rule import LandmarkRule, eliminate, refer
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.blocks import cross
 
-# Squared cosines closer to one than this equal one up to float32 rounding errors with thousands of landmarks.
+# If one minus a squared cosine is below this number, float32 rounding errors with thousands of landmarks may be as large.
 _LEAST_FLOAT32_GAP = 1e-2
 
 
@@ -38,14 +38,14 @@ class BasisConstruction(LandmarkRule):
     n_init : int, default=1
         Number of rows that join the basis without a test.
     relax : bool, default=True
-        Whether `1 - epsilon` is halved and the pass repeated if a pass finds fewer than `m` landmarks, until the remaining
-        rows are in the span up to rounding; otherwise the smaller basis is returned.
+        If a pass finds fewer than `m` landmarks, True halves `1 - epsilon` and repeats the pass until the remaining rows are
+        in the span of the basis up to rounding, and False returns the smaller basis.
     block_size : int, default=256
-        Number of rows that are tested one by one at a time; it changes the time, not the result.
+        Number of rows in a block that is tested one by one; the block size changes the time, not the result.
 
     See Also
     --------
-    RPCholesky : Draws rows with probabilities from the same measure.
+    RPCholesky : Draws rows with probability proportional to the residual of their approximation.
 
     References
     ----------
@@ -74,8 +74,8 @@ class BasisConstruction(LandmarkRule):
         order = rng.permutation(X.shape[0])
         basis = _Basis(X, kernel, m, self.block_size)
         gap = 1 - self.epsilon
-        # The rounding error of a float64 factor is below m eps of the diagonal; a smaller difference would accept rows in
-        # the span.
+        # The rounding error of a float64 factor is below m eps of the diagonal; a smaller gap would accept rows that are in
+        # the span of the basis.
         smallest_gap = 10 * m * float(np.finfo(np.float64).eps)
         basis.scan(order[: self.n_init], 1 - smallest_gap)
         order = order[self.n_init :]
@@ -83,7 +83,8 @@ class BasisConstruction(LandmarkRule):
             if gap < _LEAST_FLOAT32_GAP:
                 basis.use_double()
             left = basis.scan(order, 1 - gap)
-            # No rejected row passes a test above `left`, their largest unexplained fraction: data of low rank ends early.
+            # `left` is the largest unexplained fraction of the rejected rows. No row would pass a test with a larger gap, so
+            # tests with larger gaps are skipped; data of low rank ends early.
             gap = min(gap, left) / 2
             if basis.size == m or not self.relax or gap < smallest_gap:
                 return basis.members
@@ -105,10 +106,10 @@ class _Basis:
         return self._members[: self.size].copy()
 
     def scan(self, order: np.ndarray, epsilon: float) -> float:
-        """Test rows in order until the basis is full; return the largest unexplained fraction of a rejected row."""
+        """Test rows in order until the basis is full; return the largest `1 - cos^2` of a rejected row."""
         start, left = 0, 0.0
         while start < len(order) and self.size < self.m:
-            # While the basis is small nearly all rows pass, so most rows of a large block would be tested twice.
+            # While the basis is small, nearly all rows pass the first test, so most rows of a large block are tested twice.
             size = min(rows_per_block(self.m), max(self.block_size, 4 * self.size))
             block = order[start : start + size]
             start += size
@@ -128,7 +129,7 @@ class _Basis:
         members, self.size = self.members, 0
         self._factor = xa.zeros((self.m, self.m), self._factor, np.float64)
         for start in range(0, len(members), self.block_size):
-            # These rows passed a test with a threshold above the float32 error, so a squared cosine below one is sufficient.
+            # These rows passed an earlier test with a gap above the float32 error, so any squared cosine below one passes.
             self._admit(members[start : start + self.block_size], 1.0)
 
     def _half(self, rows: np.ndarray) -> Array:
@@ -137,13 +138,13 @@ class _Basis:
         return xa.solve_triangular(self._factor[: self.size, : self.size], K.T)
 
     def _explained(self, rows: np.ndarray) -> np.ndarray:
-        """Return the squared cosine of each row to the span; one for zero vectors."""
+        """Return the squared cosine of each row to the span of the basis; zero vectors have squared cosine one."""
         norms = to_host(xa.square_norms(self._half(rows).T))
         diagonal = self.diagonal[rows]
         return np.divide(norms, diagonal, out=np.ones_like(norms), where=diagonal > 0)
 
     def _admit(self, rows: np.ndarray, epsilon: float) -> float:
-        """Test rows one by one; return the largest unexplained fraction of a rejected row."""
+        """Test rows one by one and add rows that pass to the basis; return the largest `1 - cos^2` of a rejected row."""
         half = self._half(rows) if self.size else xa.zeros((0, len(rows)), self._factor)
         K = cross(self.kernel, self.X, rows, rows, xa.numpy_dtype(self._factor))
         unexplained = to_host(K) - to_host(half.T @ half)

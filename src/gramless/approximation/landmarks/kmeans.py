@@ -1,8 +1,8 @@
 """Landmarks at the centroids of k-means clusters (Zhang, Tsang and Kwok 2008).
 
 The Nyström error of a smooth kernel is bounded by the quantisation error of the landmarks, which k-means minimises.
-Centroids are new points, not rows of `X`. Mini-batches limit the memory to a batch and the centroids: O(m d) for each row
-visited.
+Centroids are new points, not rows of `X`. Mini-batches limit the memory to a batch and the centroids. The time is O(m d) for
+each row of a mini-batch.
 """
 
 from __future__ import annotations

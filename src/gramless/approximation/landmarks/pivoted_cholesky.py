@@ -4,13 +4,13 @@ Each landmark is drawn with probability proportional to the diagonal of the resi
 
     K - F F^T,    F = K(:, S) L^-T,    K(S, S) = L L^T
 
-which is within a factor of the best rank-m approximation in expectation (Chen, Epperly, Tropp and Webber 2023). The
-accelerated form (Epperly, Tropp and Webber 2024) proposes a block from the current diagonal and accepts each proposal with
-the probability of the one-by-one method, so it has the same distribution and uses matrix-matrix products. Cost: O(n m d + n
-m^2).
+The expected error of `F F^T` is within a factor of the error of the best rank-m approximation (Chen, Epperly, Tropp and
+Webber 2023). The accelerated method (Epperly, Tropp and Webber 2024) draws a block of proposed rows from the current
+diagonal and accepts each proposal with the probability of the one-by-one method, so the landmarks have the same
+distribution, and the work is matrix-matrix products. Cost: O(n m d + n m^2).
 
-`F` (n m numbers) is stored if it fits the memory. Otherwise each round recomputes the required part, `K(:, S) K(S, S)^-1`,
-in one pass over `X` with one block of memory.
+`F` (n m numbers) is stored if it fits into memory. Otherwise each round recomputes the required part,
+`K(:, S) K(S, S)^-1`, in one pass over `X` with the memory of one block.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gramless.approximation.landmarks.rule import (
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.blocks import cross
 
-# Multiple of eps, relative to the trace, below which a residual is a rounding error.
+# A residual below this number times eps, relative to the trace or to the diagonal entry, is a rounding error.
 _ROUNDING = 10.0
 
 
@@ -46,13 +46,13 @@ class RPCholesky(LandmarkRule):
     Parameters
     ----------
     block_size : int or "auto", default="auto"
-        Number of proposals in a round; `"auto"` is a tenth of the landmarks, between 32 and 512.
+        Number of rows proposed as landmarks in a round; `"auto"` is a tenth of the landmarks, between 32 and 512.
     max_factor_bytes : int, default=2 * 10**9
         Largest size in bytes of a stored factor; a larger factor is recomputed in each round.
 
     See Also
     --------
-    BasisConstruction : Selects rows whose residual exceeds a bound.
+    BasisConstruction : Selects rows whose residual of the approximation exceeds a bound.
     Uniform : Draws rows uniformly.
 
     References
@@ -128,17 +128,17 @@ class _PartialCholesky:
         self.left = self.diagonal.copy()
         self.F: Array | None = xa.empty((X.shape[0], m), reference(X)) if store else None
         self._L = np.zeros((m, m))
-        # A recomputed factor depends on the inverse of K(S, S), which may be ill-conditioned: float64.
+        # A recomputed factor is in float64, because it depends on the inverse of K(S, S), which may be ill-conditioned.
         self._dtype = xa.numpy_dtype(reference(X)) if store else np.dtype(np.float64)
 
     def propose(self, count: int, rng: np.random.RandomState) -> np.ndarray:
-        """Draw rows with replacement, with probabilities proportional to the current diagonal."""
+        """Draw rows with replacement, with probabilities proportional to the current diagonal of the residual."""
         cumulative = np.cumsum(self.left)
         drawn = np.searchsorted(cumulative, rng.random_sample(count) * cumulative[-1], side="right")
         return np.minimum(drawn, len(self.left) - 1)
 
     def extend(self, proposals: np.ndarray, rng: np.random.RandomState) -> None:
-        """Accept the proposals that the one-by-one method would have drawn, and update the diagonal."""
+        """Accept proposals with the probability of the one-by-one method, and update the diagonal of the residual."""
         q = len(self.pivots)
         half = self._half(proposals)
         K = to_host(cross(self.kernel, self.X, proposals, proposals, self._dtype))
@@ -167,7 +167,7 @@ class _PartialCholesky:
         return scipy.linalg.solve_triangular(self._L[:q, :q], K.T, lower=True).T
 
     def _update(self, new: np.ndarray, half: np.ndarray, L: np.ndarray) -> None:
-        """Subtract the squares of the new columns from the diagonal in one pass over the data."""
+        """Subtract the squares of the new columns of `F` from the diagonal of the residual in one pass over the data."""
         q, k = len(self.pivots), len(new)
         example = xa.empty((0,), reference(self.X), self._dtype)
         factor = xa.like(L, example)

@@ -4,13 +4,13 @@ With the kernel as a Parzen window, the quadratic Renyi entropy of a set `S` of 
 
     H(S) = -log( 1/m^2 sum_{i, j in S} k(x_i, x_j) / sqrt(k(x_i, x_i) k(x_j, x_j)) )
 
-(the division has no effect for stationary kernels; without it, other kernels would prefer short vectors). The rule adds the
-point with the smallest sum of kernel values to the points already chosen, which maximises `H`; the first is drawn at random.
+The division has no effect for stationary kernels; without it, other kernels would prefer short vectors. The first point is
+drawn at random; each further point has the smallest sum of kernel values with the chosen points, which maximises `H`.
 
-For kernels without negative values the sums only grow, so the smallest sums of the last pass bound all others from below:
-points are chosen from a pool with the smallest sums until one exceeds the bound, and then all sums are updated by one block
-of columns. The result is that of the one-by-one method; for other kernels at most a quarter of a pool is chosen. Cost:
-O(n m d) time and one block of memory (Girolami 2002; Suykens et al. 2002, chapter 6).
+For kernels without negative values the sums only grow. Points are chosen from a pool of the points with the smallest sums
+until the smallest sum in the pool exceeds the smallest sum outside the pool; then all sums are updated by one block of
+columns. The result is the same as if all sums were updated after each choice. For other kernels at most a quarter of a pool
+is chosen before an update. Cost: O(n m d) time and one block of memory (Girolami 2002; Suykens et al. 2002, chapter 6).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Renyi(LandmarkRule):
         while len(members) < m:
             sums[chosen] = np.inf
             _add(sums, X, kernel, scale, allowed, chosen)
-            # A pool costs the square of its size, so it is at most eight times the last number of chosen rows.
+            # The cost grows with the square of the pool size, which is at most eight times the last number of chosen rows.
             size = int(np.clip(8 * len(chosen), 32, self.pool_size))
             chosen = _from_pool(sums, X, kernel, scale, allowed, size, m - len(members))
             members = np.concatenate([members, chosen])
@@ -94,7 +94,7 @@ def _add(sums: np.ndarray, X: Array, kernel: Kernel, scale: np.ndarray, allowed:
 def _from_pool(
     sums: np.ndarray, X: Array, kernel: Kernel, scale: np.ndarray, allowed: np.ndarray, size: int, at_most: int
 ) -> np.ndarray:
-    """Choose points one by one among those with the smallest sums, while no other point can have a smaller sum."""
+    """Choose points one by one from a pool of points with small sums, while no other point can have a smaller sum."""
     size = min(size, len(allowed))
     nearest = np.argpartition(sums[allowed], size - 1)
     pool, rest = allowed[nearest[:size]], allowed[nearest[size:]]

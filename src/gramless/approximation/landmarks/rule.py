@@ -1,4 +1,4 @@
-"""Interface of the landmark rules, and the kernel blocks, elimination and memory limit that they use."""
+"""Interface of the landmark rules, and functions for block sizes, elimination and the memory limit of the rules."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class LandmarkRule(BaseEstimator):
 
 
 def rows_per_block(width: int) -> int:
-    """Return the number of rows of a block with `width` columns that fit the memory limit of a rule."""
+    """Return the number of rows for which a block with `width` columns fits into the memory limit of a rule."""
     limit, rows = _MEMORY_LIMIT.get(), int(np.clip(TUNING.block_entries // max(1, width), 256, 8192))
     if limit is None:
         return rows
@@ -70,7 +70,7 @@ def rows_per_block(width: int) -> int:
 
 @contextmanager
 def limit_memory(nbytes: int | None) -> Iterator[None]:
-    """Limit the optional memory that rules allocate in this context; None is the default limit."""
+    """Limit the bytes of optional memory that landmark rules allocate in this context; None sets the default sizes."""
     token = _MEMORY_LIMIT.set(nbytes)
     try:
         yield
@@ -95,9 +95,9 @@ def to_host(x: Array) -> np.ndarray:
 
 
 def eliminate(A: np.ndarray, least: np.ndarray, at_most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Eliminate a positive semi-definite matrix in order, with at most `at_most` pivots that exceed `least`.
+    """Factor a positive semi-definite matrix by partial Cholesky: rows are pivots if their residual exceeds `least`.
 
-    Return the positions of the pivots, the lower Cholesky factor of `A[taken][:, taken]`, and the remaining diagonal.
+    Return the indices of the first `at_most` pivots, the lower Cholesky factor at the pivots, and the remaining diagonal.
     """
     left = np.diagonal(A).copy()
     rows = np.empty((min(at_most, len(A)), len(A)))

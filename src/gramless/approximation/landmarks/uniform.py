@@ -1,4 +1,4 @@
-"""Landmarks drawn uniformly without replacement: O(m), without reading the data; the baseline for the other rules."""
+"""Landmarks drawn uniformly without replacement, in O(m) time without reading the data; a baseline for the other rules."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Least squares on a shrinking set of active rows: the iteration, and the two linear systems that it solves.
+"""Least squares on a shrinking set of active rows: the iteration, and two linear systems for the fits of the iteration.
 
-`shrink` fits to the active rows, determines which rows stay active, discards the others, and repeats until no row is
-discarded. The rows are in memory or on distributed workers.
+`shrink` fits a model to the active rows, determines from the scores which rows stay active, discards the other rows, and
+repeats until no row is discarded. The rows are in memory or on distributed workers.
 
-On a fixed basis `G` (`BasisRows`), the sums of the discarded rows are subtracted from the normal equations. The sums are
-recomputed from the active rows if these are fewer, or if the rounding errors of the subtracted rows are not negligible
-beside the ridge. On the active set itself (`G = S`, `ActiveSetRows`), each step solves a least-squares support vector
-machine on the active rows.
+With a fixed set of landmarks (`BasisRows`), the sums of the discarded rows are subtracted from the normal equations. The
+sums are recomputed if fewer rows stay active than are discarded, or if the rounding errors of the subtraction are not
+negligible relative to the ridge. With the active rows as landmarks (`ActiveSetRows`), each step fits a least-squares support
+vector machine to the active rows.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from gramless.streaming.learners.ridge_sums import RidgeSums
 
 @dataclass(frozen=True)
 class ActiveRule:
-    """Ridge of the fits, and bounds of the margins between which a row stays active, by rule (7) of the paper."""
+    """Ridge of the fits, and bounds of the margins for which a row stays active (`RiSVOClassifier` has the reference)."""
 
     gamma_l: float
     gamma_u: float
     zeta_l: float
     zeta_u: float
     check_inclusion: bool = False
-    """Whether discarded rows are scored too, and counted if they satisfy the rule."""
+    """Whether discarded rows are also scored, and counted as violations if they satisfy the rule again."""
     rho: float = 1e-3
     reduction: str = "sum"
-    """Whether `rho` is the ridge of the sum or of the mean of the squared errors."""
+    """Whether `rho` is the ridge for the sum of the squared errors (`"sum"`) or for their mean (`"mean"`)."""
 
     def ridge_on_sum(self, weight: float) -> float:
-        """Return the ridge of the sum of the squared errors over rows of total `weight`."""
+        """Return the ridge for the sum of the squared errors, given the total weight of the rows."""
         return self.rho * weight if self.reduction == "mean" else self.rho
 
     def stays(self, margins: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return a mask of the rows that stay active by their margins (targets times scores)."""
+        """Return a mask of the rows that stay active, given the margins (targets times scores) and class codes of rows."""
         k = margins.shape[1]
         own = margins[np.arange(len(codes)), codes] if k > 1 else margins[:, 0]
         others = (margins.sum(axis=1) - own) / (k - 1) if k > 1 else own
@@ -59,7 +59,7 @@ class ActiveRule:
 
 
 def signed_targets(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return target columns with +1 for the own class and -1 for the others; one column for two classes."""
+    """Return one target column per class, +1 for rows of the class and -1 for other rows; two classes have one column."""
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return 2 * np.eye(n_classes)[codes] - 1
@@ -75,21 +75,21 @@ class RowStates:
     """Rows of positive weight."""
     active: np.ndarray
     stays: np.ndarray
-    """Rows that the last fit would keep active."""
+    """Rows that satisfied the rule for active rows in the last fit."""
     wrong: np.ndarray
     """Rows misclassified by their most recent score."""
     violations: np.ndarray
-    """Discarded rows that satisfied the rule for active rows later."""
+    """Discarded rows that satisfied the rule for active rows in a later fit."""
 
     @classmethod
     def start(cls, codes: np.ndarray, n_classes: int, weights: np.ndarray | None) -> RowStates:
-        """Return the states in which all rows of positive weight are active."""
+        """Return the initial states, in which all rows of positive weight are active."""
         used = np.ones(len(codes), dtype=bool) if weights is None else weights > 0
         none = np.zeros(len(codes), dtype=bool)
         return cls(codes, n_classes, used, used, used, none, none)
 
     def scored(self, rule: ActiveRule) -> np.ndarray:
-        """Return the numbers of the rows that are scored after a fit."""
+        """Return the indices of the rows that are scored after a fit."""
         return np.flatnonzero(self.used if rule.check_inclusion else self.active)
 
     def after(self, scores: np.ndarray, rule: ActiveRule) -> RowStates:
@@ -102,12 +102,12 @@ class RowStates:
         return replace(self, stays=stays, wrong=wrong, violations=self.violations | (outside & stays))
 
     def without_discarded(self) -> RowStates:
-        """Return the states in which only the rows that stay are active."""
+        """Return the states after the rows that do not stay active were discarded."""
         active = self.active & self.stays
         return replace(self, active=active, stays=active)
 
     def counts(self) -> dict[str, Any]:
-        """Return the numbers of rows in each state, which are summed over partitions; `kept` has one number per class."""
+        """Return the number of rows in each state, for sums over partitions; `kept` has one number per class."""
         return {
             "used": int(self.used.sum()),
             "active": int(self.active.sum()),
@@ -123,7 +123,7 @@ class ActiveModel:
 
     points: Any
     support: Any
-    """Row numbers of the points; None if the points are no rows of the data."""
+    """Row indices of the points in the training data; None if the points are not training rows."""
     coef: Array
     bias: Array
     jitter: float
@@ -145,8 +145,8 @@ def shrink(
 ) -> tuple[list[dict[str, Any]], str]:
     """Fit and discard rows until the active set is stable; return one record for each fit and the reason for the end.
 
-    `present` is a mask of the classes that have rows: the iteration ends before one of them has no active row. The time of
-    `callback` is not counted, and the iteration ends if `callback` returns True. `label` names the progress messages.
+    `present` is a mask of the classes that have rows; the iteration ends before such a class loses its last active row. The
+    recorded time excludes `callback`, and the iteration ends if `callback` returns True. `label` is shown with the progress.
     """
     history: list[dict[str, Any]] = []
     elapsed = 0.0
@@ -181,27 +181,27 @@ def shrink(
 
 
 def should_sum_again(sums: RidgeSums, ridge: float, *, tolerance: float = 1e-3, min_decrease: float = 10.0) -> bool:
-    """Return whether the rounding errors of subtracted rows exceed `tolerance * ridge` and a new summation avoids them.
+    """Return whether the rounding errors of subtractions exceed `tolerance * ridge` and a new summation has smaller errors.
 
-    It avoids them if the sums were at least `min_decrease` times larger before; else a new summation rounds as much.
+    A new summation has smaller errors if the sums were at least `min_decrease` times larger before the subtractions.
     """
     return sums.rounding > tolerance * ridge and sums.largest > min_decrease * sums.trace
 
 
 @dataclass(frozen=True)
 class Basis:
-    """Landmarks, and the factor that whitens their kernel values."""
+    """Landmarks, and the Cholesky factor that whitens kernel values with the landmarks."""
 
     kernel: Kernel
     points: Any
-    """The landmarks, or all rows of a precomputed kernel."""
+    """The landmarks, or the full kernel matrix if the kernel is precomputed."""
     support: Any
-    """Row numbers of the landmarks; None if they are no rows of the data."""
+    """Row indices of the landmarks in the training data; None if the landmarks are not training rows."""
     whitening: Whitening
 
     @classmethod
     def of(cls, kernel: Kernel, X: Array, landmarks: Array, dtype: Any) -> Basis:
-        """Return the basis of landmarks, which are row numbers of `X` or points, for kernel values in `dtype`."""
+        """Return the basis of `landmarks`, row indices of `X` or points; the jitter is for kernel values in `dtype`."""
         support = landmarks if landmarks.ndim == 1 else None
         if not kernel.uses_points:
             return cls(kernel, X, support, Whitening(cross(kernel, X, landmarks, landmarks, np.float64), dtype))
@@ -218,7 +218,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """Training rows, or those of one partition, that are fitted on a basis."""
+    """Training rows, of all data or of one partition, for a fit on a basis."""
 
     X: Array
     weights: Array | None
@@ -228,7 +228,7 @@ class TrainingRows:
 
 
 def sum_rows(rows: TrainingRows, state: RowStates, basis: Basis, leaving: bool) -> RidgeSums:
-    """Return the normal equations of the rows that stay active, or of those that will be discarded."""
+    """Return the normal equations of the rows that stay active, or with `leaving` of the rows that will be discarded."""
     numbers = np.flatnonzero(state.active & ~state.stays if leaving else state.active & state.stays)
     L = basis.whitening.L
     total = RidgeSums(int(L.shape[0]), 1 if state.n_classes == 2 else state.n_classes, L)
@@ -242,13 +242,13 @@ def sum_rows(rows: TrainingRows, state: RowStates, basis: Basis, leaving: bool) 
 
 
 def subtract(total: RidgeSums, part: RidgeSums, rule: ActiveRule) -> RidgeSums | None:
-    """Return the difference of the sums, or None if its rounding errors are too large."""
+    """Return `total - part`, or None if the rounding errors of the difference are too large."""
     left = total.copy().subtract(part)
     return None if should_sum_again(left, rule.ridge_on_sum(left.weight)) else left
 
 
 def solve_sums(total: RidgeSums, basis: Basis, rule: ActiveRule, dtype: Any) -> ActiveModel:
-    """Return the model of the normal equations, in `dtype`."""
+    """Return the solution of the normal equations as a model with coefficients in `dtype`."""
     solution = total.solve(rule.ridge_on_sum(total.weight))
     coef = xa.astype(basis.whitening.coefficients(solution.A), dtype)
     bias, condition = xa.astype(solution.bias, dtype), float(solution.condition)
@@ -256,7 +256,7 @@ def solve_sums(total: RidgeSums, basis: Basis, rule: ActiveRule, dtype: Any) -> 
 
 
 def score_rows(rows: TrainingRows, state: RowStates, basis: Basis, model: ActiveModel, rule: ActiveRule) -> RowStates:
-    """Score the active rows (all rows with `check_inclusion`) and determine which rows stay active."""
+    """Score the active rows, or with `check_inclusion` all rows, and return the states after the fit."""
     numbers = state.scored(rule)
     if rows.values is not None:
         blocks = [numbers[block] for block in slices(len(numbers), rows.rows_at_a_time)]
@@ -271,7 +271,7 @@ def score_rows(rows: TrainingRows, state: RowStates, basis: Basis, model: Active
 class BasisRows:
     """Ridge regression on a basis, for the active rows of one or several partitions.
 
-    A subclass overrides the first methods to call the functions on distributed workers, which return futures.
+    A subclass for distributed workers overrides `_call`, `_call_for_each`, `_merge`, `_values` and `numbers`.
     """
 
     def __init__(self, partitions: list[Any], states: list[Any], basis: Any, rule: ActiveRule, dtype: Any):
@@ -285,29 +285,29 @@ class BasisRows:
         return function(*arguments)
 
     def _call_for_each(self, function: Callable[..., Any], *shared: Any) -> list[Any]:
-        """Return the results of a function for the rows and the states of each partition."""
+        """Return the results of a function that is called with the rows and the states of each partition."""
         pairs = zip(self.partitions, self.states, strict=True)
         return [self._call(function, rows, state, *shared) for rows, state in pairs]
 
     def _merge(self, sums: list[Any]) -> Any:
-        """Return the sums over all partitions."""
+        """Return the total over all partitions, given the sums of each partition."""
         return sums[0]
 
     def _values(self, *results: Any) -> Any:
-        """Return the values of results."""
+        """Return the values of results, which are futures in the subclass for distributed workers."""
         return results
 
     def numbers(self, mask: str) -> Any:
-        """Return the indices of the rows in a mask of `RowStates`."""
+        """Return the indices of the rows that are True in the mask of `RowStates` with the name `mask`."""
         return np.flatnonzero(getattr(self.states[0], mask))
 
     def _sum(self, *, leaving: bool) -> Any:
         return self._merge(self._call_for_each(sum_rows, self.basis, leaving))
 
     def fit(self) -> tuple[dict[str, Any], str, float]:
-        """Fit to the active rows, score them and determine which of them stay active.
+        """Fit the model to the active rows, score the rows and determine which rows stay active.
 
-        Return the counts of the rows, how the sums were computed, and the condition number of the system.
+        Return the number of rows in each state, how the sums were computed, and the condition number of the linear system.
         """
         self._model = self._call(solve_sums, self._total, self.basis, self.rule, self.dtype)
         self.states = self._call_for_each(score_rows, self.basis, self._model, self.rule)
@@ -317,7 +317,7 @@ class BasisRows:
         return self._counts, self._updated_by, condition
 
     def discard(self) -> None:
-        """Discard rows; subtract their sums if they are fewer than the remaining rows and rounding errors allow it."""
+        """Discard rows: subtract their sums, or sum the remaining rows if these are fewer or rounding errors are large."""
         kept = int(self._counts["kept"].sum())
         removed, usable = None, False
         if self._counts["active"] - kept < kept:
@@ -341,13 +341,13 @@ class ActiveSetRows:
         self._weights = np.ones(X.shape[0]) if weights is None else xa.to_numpy(weights)
 
     def numbers(self, mask: str) -> np.ndarray:
-        """Return the indices of the rows in a mask of `RowStates`."""
+        """Return the indices of the rows that are True in the mask of `RowStates` with the name `mask`."""
         return np.flatnonzero(getattr(self.states, mask))
 
     def fit(self) -> tuple[dict[str, Any], str, float]:
-        """Fit to the active rows, score them and determine which of them stay active.
+        """Fit the model to the active rows, score the rows and determine which rows stay active.
 
-        Return the counts of the rows, how the sums were computed, and the condition number of the system.
+        Return the number of rows in each state, `"summation"`, and NaN for the condition number, which is not computed.
         """
         rows = self.numbers("active")
         points = xa.take_rows(self.X, rows) if self.kernel.uses_points else self.X[np.ix_(rows, rows)]
@@ -360,7 +360,7 @@ class ActiveSetRows:
         return self.states.counts(), "summation", np.nan
 
     def _scores(self, rows: np.ndarray, ridge: np.ndarray) -> np.ndarray:
-        """Return the scores of the given rows of `X`; scores of fitted rows follow from the linear system."""
+        """Return the scores of the given rows; scores of active rows follow from the linear system without kernel values."""
         scores = np.empty((len(rows), self._coef.shape[1]), self._coef.dtype)
         at = np.searchsorted(self._rows, rows).clip(max=len(self._rows) - 1)
         fitted = self._rows[at] == rows
@@ -376,7 +376,7 @@ class ActiveSetRows:
         return scores
 
     def discard(self) -> None:
-        """Remove the rows that do not stay active."""
+        """Remove the rows that do not stay active from the active set."""
         self.states = self.states.without_discarded()
 
     def model(self) -> ActiveModel:

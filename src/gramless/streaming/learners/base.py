@@ -1,9 +1,9 @@
-"""Interface of learners: settings that convert batches of features and targets to coefficients.
+"""Interface of learners, which compute coefficients from batches of features and targets.
 
     state = learner.begin(features, ...),     state.add(Phi, Z, weights) for each batch,     learner.solve(state, ...)
 
-A `Learner` has only settings; a `LearnerState` is the result of the rows so far. Neither depends on the source of the rows:
-`run_pass` reads the rows, maps them to features and measures the time.
+A `Learner` has only settings, and a `LearnerState` has what a learner computed from the rows so far. Neither class depends
+on the source of the rows: `run_pass` reads the rows, maps the rows to features and measures the time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LeftOutRows(NamedTuple):
 
     n_rows: int
     compute: Callable[[slice], tuple[Array, np.ndarray, np.ndarray]]
-    """Returns features, target columns and weights."""
+    """Function that returns the features, target columns and weights of the rows of a slice."""
 
 
 @dataclass
@@ -33,20 +33,20 @@ class LearnedCoefficients:
     """Coefficients of the features and diagnostics of the solution."""
 
     A: np.ndarray
-    """Shape (n_features, n_targets)."""
+    """Coefficients, shape (n_features, n_targets)."""
     bias: np.ndarray
-    """Shape (n_targets,)."""
+    """Intercepts, shape (n_targets,)."""
     C: float
     jitter: float | None = None
-    """Number added to the diagonal of the penalty before its factorisation."""
+    """Number added to the diagonal of the penalty matrix before its factorisation."""
     loo_errors: np.ndarray | None = None
-    """Leave-one-out squared error for each C tried."""
+    """Mean squared leave-one-out error for each value of C that was tried."""
     loo_scores: np.ndarray | None = None
-    """Leave-one-out scores of the sampled rows for the C used."""
+    """Leave-one-out scores of the sampled rows for the value of C that was used."""
 
 
 class LearnerState(ABC):
-    """Everything learned from the rows so far."""
+    """State of a learner, computed from the rows so far."""
 
     @property
     @abstractmethod
@@ -58,11 +58,11 @@ class LearnerState(ABC):
         """Learn from a batch of features and targets; `measured` is the result of `measure` for the same rows."""
 
     def measure(self, Phi: Array) -> Array | None:
-        """Return one number per row that `add` needs in addition to the features, or None if it needs only the features."""
+        """Return one number per row that `add` needs in addition to the features, or None if `add` needs only features."""
         return None
 
     def attach(self, features: Features, budget: int) -> None:  # noqa: B027 (optional hook)
-        """Set the features of later rows after the state was read from a file."""
+        """Set the fitted feature map and the memory budget in bytes, which are not part of a saved state."""
 
     @abstractmethod
     def widen(self, n_targets: int) -> None:
@@ -77,7 +77,7 @@ class LearnerState(ABC):
         raise TypeError(f"{type(self).__name__} depends on the order of its rows and cannot be merged")
 
     def end_pass(self) -> dict[str, float]:
-        """Finish an epoch and return numbers for the history."""
+        """Finish an epoch and return the values that the history stores for this epoch."""
         return {}
 
     def reopen(self) -> None:  # noqa: B027 (optional hook)
@@ -89,7 +89,7 @@ class LearnerState(ABC):
 
     @abstractmethod
     def __getstate__(self) -> dict[str, Any]:
-        """Return numbers and NumPy arrays."""
+        """Return the state as a dict of numbers, strings and NumPy arrays."""
 
 
 class PassSize(NamedTuple):
@@ -98,7 +98,7 @@ class PassSize(NamedTuple):
     n: int | None
     """Number of rows; None if unknown."""
     d: int
-    """Number of columns."""
+    """Number of columns of the rows."""
     k: int
     """Number of target columns."""
     dtype: np.dtype
@@ -114,17 +114,17 @@ class Learner(BaseEstimator, ABC):
     """Settings of a method that learns coefficients of features from batches."""
 
     merges: ClassVar[bool]
-    """Whether the states of parts of the rows, in any order, merge into the state of all rows."""
+    """Whether states of separate parts of the rows can be merged, in any order, into the state of all rows."""
     shuffles: ClassVar[bool] = False
-    """Whether the rows should come in random order."""
+    """Whether the learner needs the rows in random order."""
     rows_measured: int = 0
-    """Number of random rows whose features `begin` examines; 0 if one row, for its dtype and device, is enough."""
+    """Number of random rows whose features `begin` examines; 0 if `begin` needs only the dtype and device of features."""
     rows_left_out: int = 0
     """Size of the uniform sample of rows that is stored for leave-one-out."""
     epochs: int = 1
     """Number of passes over the rows."""
     forgetting_factor: float = 1.0
-    """Factor on the weight of each earlier row for each new row."""
+    """Factor by which each new row multiplies the weights of all earlier rows."""
 
     @abstractmethod
     def check(self) -> None:
@@ -132,10 +132,10 @@ class Learner(BaseEstimator, ABC):
 
     @abstractmethod
     def memory(self, p: int, size: PassSize) -> dict[str, int]:
-        """Return the bytes needed for `p` features, by name."""
+        """Return the bytes of memory needed for `p` features, by purpose."""
 
     def optional_memory(self, feature_map: FeatureMap, p: int, size: PassSize, budget: int, left: int) -> dict[str, int]:
-        """Return the bytes of optional caches, by name, given `left` free bytes of `budget`; 0 for a cache not used."""
+        """Return the bytes of optional caches by purpose, given `left` free bytes of `budget`; an unused cache has 0."""
         return {}
 
     @abstractmethod

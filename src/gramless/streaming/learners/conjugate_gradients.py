@@ -2,8 +2,9 @@
 
     first pass:  K_mn W z, K_mn w and the sums of the targets;     then one pass for each iteration of `NormalOperator`
 
-The solution minimises the same objective as the sums of `NormalEquations` and has no sums: more rows need a new fit. Rows or
-their kernel values are kept between the passes if the memory budget allows it, else the stream is read again in each pass.
+with kernel values `K_mn` of m landmarks and n rows, and `W = diag(w)`. The solution minimises the objective of
+`NormalEquations`, but no sums are stored, so more rows need a new fit. The rows or their kernel values are cached between
+the passes if the memory budget allows it; otherwise the stream is read again in each pass.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ def solve_by_passes(
     checkpoint: StateFile | None = None,
     previous: OnePassModel | None = None,
 ) -> FinishedPass:
-    """Return the finished pass for the features of `learning`, of which `landmarks` are the points, and all rows.
+    """Solve by conjugate gradients on all rows, with the features of `learning`, and return the finished pass.
 
     `normal_times(A, shift)` returns `K_mn W (K_nm A - shift)`, in one pass over the rows. The iteration starts from the
-    coefficients of a `previous` model with the same landmarks and number of outputs.
+    coefficients of the `previous` model if it has the same landmarks and number of outputs.
     """
     _, learner, options = settings
     features, format = learning.features.for_prediction(), learning.format
@@ -115,34 +116,34 @@ def solve_by_passes(
     _check_solution(options.name, op, rhs, target_squares, result)
     history[:] = result.history
     found, targets = finished(result.W), learning.targets
-    spread = np.sqrt(xa.to_numpy(target_squares) / sums.weight)  # of values; labels have one row of each class
+    spread = np.sqrt(xa.to_numpy(target_squares) / sums.weight)  # standard deviation of values; not used for labels
     values = None if isinstance(targets, LabelTargets) else np.stack([-spread, spread])
     warn_of_landmark_rounding(features, found.solved.coef, targets, values)
     return found
 
 
 def _same_points(one: Features, other: Features) -> bool:
-    """Return whether both are landmark features with equal landmarks."""
+    """Return whether two feature maps are landmark features with equal landmarks."""
     if not (isinstance(one, LandmarkFeatures) and isinstance(other, LandmarkFeatures)):
         return False
     return fingerprint(one.points) == fingerprint(other.points)
 
 
 def _default_solver(learning: LearningPass, rhs: Array, target_squares: Array) -> CG:
-    """Return conjugate gradients that stop when the predictions have converged, as `tol="auto"` of `LSSVC` does."""
+    """Return conjugate gradients that stop when the predictions have converged, as with `tol="auto"` in `LSSVC`."""
     labels = isinstance(learning.targets, LabelTargets)
     tol = LINALG_TUNING.label_tol if labels else LINALG_TUNING.value_tol
     return CG(tol=0.0, convergence_test=normal_predictions_converged(rhs, target_squares, tol))
 
 
 def _check_solution(name: str, op: NormalOperator, rhs: Array, target_squares: Array, result: SolveResult) -> None:
-    """Warn if the solver did not converge; raise FloatingPointError if the solution is not better than a constant."""
+    """Warn if the solver did not converge; raise FloatingPointError if the solution is no better than a constant score."""
     if result.status.converged_or_stopped:
         return
     R = rhs - op @ result.W
     xp = xa.namespace(R)
     objective = normal_objective(result.W, R, rhs, target_squares)
-    failed = not bool(xp.all(objective <= target_squares))  # also for NaN
+    failed = not bool(xp.all(objective <= target_squares))  # True also if the objective is NaN
     if result.status is Status.PRECISION_EXHAUSTED:
         failed = failed or not bool(xp.all(xp.sum(R * R, axis=0) <= objective))
     if failed:
@@ -164,16 +165,16 @@ class FirstSums:
     features: Array
     """`K_mn w`, shape (m, 1)."""
     crossed: Array
-    """`K_mn W_c z`, shape (m, k)."""
+    """`K_mn W (z - target_mean)`, shape (m, k)."""
     target_mean: Array
     """Weighted mean of the targets, shape (1, k)."""
     centred_squares: Array
-    """Weighted squares of the centred targets, shape (k,)."""
+    """Weighted sum of the squares of the centred targets, shape (k,)."""
     weight: float
 
 
 def add_totals(parts: list[list[Array]]) -> list[Array]:
-    """Return the sums over several parts of the rows."""
+    """Return the sums over all rows, given the sums over several parts of the rows."""
     total = parts[0]
     for part in parts[1:]:
         total = [_add(a, b) for a, b in zip(total, part, strict=True)]
@@ -200,7 +201,7 @@ def first_sums(totals: list[Array], shift: np.ndarray, targets: Targets) -> Firs
 
 
 class PassRows:
-    """The rows of a stream, read again in each pass unless the plan keeps them."""
+    """The rows of a stream, which is read again in each pass unless the plan caches the rows or their kernel values."""
 
     def __init__(self, learning: LearningPass, stream: Stream, settings: PassSettings, plan: BatchPlan):
         options, features = settings.options, learning.features
@@ -219,7 +220,7 @@ class PassRows:
         self._n_rows: int | None = None
 
     def _read(self) -> Iterator[tuple[TiledRows | FusedColumns, np.ndarray, Array]]:
-        """Read the stream once: products, encoded targets and a column of weights for each batch."""
+        """Read the stream once; yield the kernel values, the encoded targets and a column of weights of each batch."""
         learning = self._learning
         reference = xa.empty((0,), self.landmarks.data if xa.is_sparse(self.landmarks) else self.landmarks, np.float64)
 
@@ -231,7 +232,7 @@ class PassRows:
             seen += len(batch)
             encoded = learning.targets.read(batch.y)
             weights = learning.class_weighted(encoded, batch.weights)
-            if weights is None:  # ones from the host would wait for the kernels of earlier batches
+            if weights is None:  # on a GPU, a copy of ones from the CPU would wait for earlier batches
                 column = xa.zeros((len(batch), 1), reference) + 1
             else:
                 column = xa.like(np.asarray(weights)[:, None], reference)
@@ -245,7 +246,7 @@ class PassRows:
             )
 
     def normal_times(self, A: Array, shift: Array) -> Array:
-        """Return `K_mn W (K_nm A - shift)`, in one pass over the rows."""
+        """Return `K_mn W (K_nm A - shift)` for kernel values `K_nm` and row weights `W`, in one pass over the rows."""
         total = xa.zeros(tuple(A.shape), A)
         stored = self._stored
         for rows, weights in ((rows, weights) for rows, _, weights in self._read()) if stored is None else stored:
@@ -253,11 +254,11 @@ class PassRows:
         return total
 
     def totals(self, shift: np.ndarray | None = None) -> tuple[list[Array], np.ndarray]:
-        """Make the first pass; return its sums and the number that was subtracted from each target column.
+        """Make the first pass; return its sums and the shift, a number that is subtracted from each target column.
 
-        The sums are `K_mn w`, one column for each target column (`K_mn W z`, the weighted sum of `z` and that of its
-        squares), and the sum of the weights. The shift is that of the argument or the mean of the first batch of values:
-        values may be far larger than their deviations from their mean. The rows are kept if the plan says so.
+        The sums are `K_mn w`, `K_mn W z`, the weighted sums of `z` and of its squares, and the sum of the weights. If
+        `shift` is None, the mean of the first batch is subtracted from values, because values may be far larger than their
+        deviations from the mean. The rows are cached if the plan requests it.
         """
         targets, stored = self._learning.targets, []
         totals: list[Array] = []
@@ -281,7 +282,7 @@ class PassRows:
 
 
 def _add(total: Array, part: Array) -> Array:
-    """Return the sum of two matrices; missing columns of the first, such as new classes, are zero."""
+    """Return the sum of two matrices; columns that `total` does not have, such as columns of new classes, count as zero."""
     missing = int(part.shape[1]) - int(total.shape[1])
     if missing:
         total = xa.namespace(total).concat([total, xa.zeros((int(total.shape[0]), missing), total)], axis=1)

@@ -2,20 +2,20 @@
 
     L(A, b) = 1/n [ 1/2 sum_i w_i ||z_i - A^T phi_i - b||^2 + (1 / C) (1/2 tr(A^T P A) - tr(A^T Q)) ]
 
-The curvature `H = mean phi phi^T` of kernel features has eigenvalues of very different size, and a plain gradient step is
-limited by the largest. The leading eigenvalues of `H` on a subsample, with eigenvectors `V`, are therefore reduced to the
-next eigenvalue, `g <- g - V (1 - v_{q+1} / v) V^T g`, where `v` is the curvature of the full loss along `V` (Ma and Belkin,
-"Diving into the shallows", 2017). The step is `batch / (max ||phi||^2 + (batch - 1) v_{q+1})`, measured after equalisation
-on rows that were not used for the eigenvectors. If the loss exceeds a multiple of that of the zero model, or is not a
-number, the coefficients return to the last snapshot and the step is halved. With `learning_rate` all steps have that size
-and no direction is equalised: plain stochastic gradient descent.
+The curvature `H = mean phi phi^T` of kernel features has eigenvalues of very different size, and the largest eigenvalue
+limits a plain gradient step. A preconditioner therefore reduces the q leading eigenvalues of `H` on a subsample, with
+eigenvectors `V`, to the next eigenvalue: `g <- g - V (1 - v_{q+1} / v) V^T g`, where `v` is the curvature of the full loss
+along `V` (Ma and Belkin, "Diving into the shallows", 2017). After this equalisation, the size of a step is
+`batch / (max ||phi||^2 + (batch - 1) v_{q+1})`, computed from rows that were not used for the eigenvectors. If the loss
+exceeds a multiple of the loss of the zero model, or is not a number, the coefficients return to the last snapshot and the
+step is halved. With `learning_rate` all steps have this size, without equalisation (plain stochastic gradient descent).
 
-A few rows can have a hundred times the squared norm of most rows and would make the step small for all. With `limit_norms`
-the step is derived from four times the mean squared norm, and the weight of a row above that limit is reduced accordingly.
-As the step decreases all weights return to one, so the minimum is that of the loss; a third of the epochs suffices.
+A few rows can have a hundred times the squared norm of most rows and would make the step small for all rows. With
+`limit_norms` the step is computed for four times the mean squared norm, and rows above this limit get smaller weights. As
+the step decreases, all rows return to full weight, so the fit still minimises the loss, and needs a third of the epochs.
 
 `Q` are the targets of the landmarks (`loss="dual"`) or zero (`loss="primal"`). The product with `P` is computed once for
-several batches. Cost: O(p (k + q)) for each row, O(s^2 p + s^3) once for a subsample of s rows.
+several batches. Cost for p features and k outputs: O(p (k + q)) for each row, O(s^2 p + s^3) once for s subsampled rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gramless.streaming.tuning import TUNING, StreamingTuning
 OPTIMIZERS = ("sgd", "averaged_sgd", "adam")
 LOSSES = ("dual", "primal")
 ALL_FEATURES = "features of all rows"
-# Matrices of float64 at the peak of an eigendecomposition: the matrix, the eigenvectors, workspace.
+# Number of float64 matrices in memory at the peak of an eigendecomposition: the matrix, the eigenvectors, workspace.
 _EIGEN_MATRICES = 4
 # Attributes of `GradientState` that have other names in model files of version 0.1.0.
 _NAMES_0_1 = {
@@ -53,13 +53,13 @@ _NAMES_0_1 = {
     "moments_3": "adam_rate",
     "moments_4": "first_step",
 }
-# Coefficients and biases that are one array here and two in model files of version 0.1.0.
+# Arrays of coefficients and biases that are stored as two separate arrays in model files of version 0.1.0.
 _PAIRS_0_1 = {"W": ("A", "b"), "mean": ("mean_0", "mean_1"), "snapshot": ("good_0", "good_1")}
 
 
 @dataclass(eq=False, repr=False)
 class GradientDescent(Learner):
-    """Learner that descends along stochastic gradients; `rows_measured` random rows determine the step size."""
+    """Learner by stochastic gradient descent; `rows_measured` random rows determine the step size."""
 
     merges = False
     shuffles = True
@@ -105,7 +105,8 @@ class GradientDescent(Learner):
         budget: int = 0,
         own_targets: Array | None = None,
     ) -> GradientState:
-        # A product with P costs p / batch times the two products of a step: limit it to about half of the work.
+        # A product with P costs p / (2 batch) times as much as the two products of a step; once in as many steps, the
+        # product takes half of the time.
         every = features.n_features // (2 * self.batch_size)
         if self.learning_rate is None:
             every = min(self.tuning.penalty_batches, every)
@@ -114,7 +115,7 @@ class GradientDescent(Learner):
             optimizer=self.optimizer,
             linear=None if self.loss == "primal" else own_targets,
             penalty_every=1 if features.identity_penalty else max(1, every),
-            # The reduced weights return to one as the step decreases, which needs a known number of rows.
+            # The weights return to one as the step decreases, and the schedule of the step needs the number of rows.
             limit_norms=self.optimizer == "sgd" and known and self.epochs > 1 and self.learning_rate is None,
             learning_rate=self.learning_rate,
             C=float(self.C),
@@ -137,9 +138,9 @@ class GradientDescent(Learner):
 class GradientState(LearnerState):
     """Coefficients, preconditioner and step size of gradient descent with `batch` rows per step.
 
-    `W` has the coefficients of the features and, in the last row, the biases. The step decreases towards the end of `epochs`
-    passes over `n_rows` rows if `known`. `linear` is `Q`. The gradient of the penalty is applied once for `penalty_every`
-    batches. The preconditioner reduces the eigenvalues of `eigenvectors` by the fractions `shares`.
+    `W` has the coefficients of the features and, in the last row, the biases. If `known`, the step size decreases towards
+    the end of `epochs` passes over `n_rows` rows. `linear` is `Q` of the loss. The gradient of the penalty is added once for
+    `penalty_every` batches. The preconditioner reduces the eigenvalues of `eigenvectors` by the fractions `shares`.
     """
 
     W: Array
@@ -191,7 +192,7 @@ class GradientState(LearnerState):
     def prepare(self, features: Array) -> None:
         """Derive the eigenvectors from one half of a subsample of features, and the step size from the other half.
 
-        With `learning_rate` the steps are those of plain gradient descent, all of this size.
+        With `learning_rate` all steps have this size, and no eigenvectors are computed.
         """
         if self.learning_rate is not None:
             self.step = self.learning_rate
@@ -206,14 +207,14 @@ class GradientState(LearnerState):
         gram /= half
         values, U = xa.eigh(gram)
         top = xa.to_numpy(values)[::-1]
-        # At most a tenth of the number of rows, because further eigenvectors of the sample differ from those of the data.
+        # At most one eigenvector for ten rows, because further eigenvectors of the sample differ from those of all rows.
         noise = 10 * float(np.finfo(xa.numpy_dtype(features)).eps) * top[0]
         q = min(self.tuning.equalised_eigenvectors, half // 10, int(np.count_nonzero(top > noise)) - 1)
         if q > 0:
             leading = xa.astype(U[:, -q - 1 :], xa.numpy_dtype(features))
             V = (first.T @ leading) * xa.like(1.0 / np.sqrt(half * top[: q + 1][::-1]), features)
             pulls = xa.to_numpy(xp.sum(V * self._penalised(V), axis=0)).astype(np.float64)
-            # The curvature of the full loss, because along some eigenvectors the penalty has the larger curvature.
+            # The curvature includes the penalty, because along some eigenvectors the curvature of the penalty is larger.
             curvatures = top[: q + 1][::-1] + ridge * np.maximum(pulls, 0.0)
             shares = np.maximum(0.0, 1.0 - curvatures[0] / curvatures[1:])
             self.eigenvectors, self.shares = V[:, 1:] + 0, xa.like(shares, features)[:, None]
@@ -229,12 +230,12 @@ class GradientState(LearnerState):
         self.step = 1.0 / (curvature + ridge * self.penalty_every * regular)
 
     def measure(self, Phi: Array) -> Array | None:
-        """Return the squared norm of each row if the weights of rows with large norms are reduced."""
+        """Return the squared norm of each row if `limit_norms` is True, else None."""
         self._move_to(Phi)
         return self.squared_norms(Phi) if self.limit_norms else None
 
     def add(self, Phi: Array, Z: Array, weights: Array | None = None, measured: Array | None = None) -> None:
-        """Make one step for each mini-batch of rows in random order."""
+        """Make one gradient step for each mini-batch of the rows, which must be in random order."""
         self._move_to(Phi)
         count = int(Phi.shape[0])
         n = self.n_rows if self.known else self.rows_seen + count
@@ -255,7 +256,7 @@ class GradientState(LearnerState):
             self.rows_seen += rows.stop - rows.start
 
     def end_pass(self) -> dict[str, float]:
-        """Return the mean loss of the batches of this pass before their steps, and the step size."""
+        """Return the mean loss of the batches of this epoch, computed before each step, and the step size."""
         record = {"loss": self.loss / max(1, self.batches), "step": self.step}
         self.loss, self.batches = 0.0, 0
         self.n_rows, self.rows_before, self.known = self.rows_seen - self.rows_before, self.rows_seen, True
@@ -266,7 +267,7 @@ class GradientState(LearnerState):
         self.loss, self.batches = 0.0, 0
 
     def squared_norms(self, F: Array) -> Array:
-        """Return the squared norm of each row of `F` after equalisation, which limits the step on that row alone."""
+        """Return the squared norm of each row of the features `F` (with a constant feature) after equalisation."""
         xp = xa.namespace(F)
         norms = xp.sum(F * F, axis=1) + 1
         V = self.eigenvectors
@@ -285,7 +286,7 @@ class GradientState(LearnerState):
         return xp.concat([self._penalty_product(v[:-1]), xp.zeros_like(v[-1:])], axis=0)
 
     def _equalised(self, g: Array, *, half: bool = False) -> Array:
-        """Return the product with the preconditioner, or with its symmetric square root."""
+        """Return the product of the preconditioner (with `half`, of its symmetric square root) and `g`."""
         V, shares = self.eigenvectors, self.shares
         if V is None:
             return g
@@ -300,7 +301,7 @@ class GradientState(LearnerState):
         self.moment_1 = None
 
     def reduced_weights(self, weights: Array | None, norms: Array, decay: float) -> Array | None:
-        """Return row weights with which no squared norm exceeds the limit of a step that is multiplied by `decay`."""
+        """Return row weights that are reduced so that no weighted squared norm times `decay` exceeds `norm_limit`."""
         if weights is not None:
             norms = norms * weights
         if decay * float(norms.max()) <= self.norm_limit:
@@ -310,7 +311,7 @@ class GradientState(LearnerState):
         return factors if weights is None else weights * factors
 
     def update(self, F: Array, Z: Array, weights: Array | None, ridge: float, decay: float = 1.0) -> float:
-        """Make one step, multiplied by `decay`, on a mini-batch and return the loss of the batch before the step."""
+        """Make one step, with the step size multiplied by `decay`, on a mini-batch; return the loss before the step."""
         xp = xa.namespace(F)
         n = int(F.shape[0])
         R = Z - F @ self.W[:-1] - self.W[-1:]
@@ -339,12 +340,13 @@ class GradientState(LearnerState):
     def _change(self, g: Array, decay: float) -> Array:
         if self.optimizer != "adam":
             return self._equalised(g) * (-self.step * decay)
-        # Adam in the coordinates B of A = P^(1/2) B, in which the curvature is equal in all directions. Dividing the entries
-        # of the equalised gradient itself would undo the equalisation.
+        # Adam runs in coordinates in which the leading eigenvalues are equal: the coefficients are the square root of the
+        # preconditioner times the coordinates. Dividing the entries of the equalised gradient would undo the equalisation.
         xp = xa.namespace(g)
         g = self._equalised(g, half=True)
         if self.moment_1 is None:
-            # The entries of the direction of Adam are about 1 for any gradient, so the rate is a fraction of the first step.
+            # The entries of Adam's direction are about 1 for a gradient of any norm, so the rate is a fraction of the change
+            # of the coefficients in a first step of plain gradient descent.
             self.adam_rate = self.tuning.adam_fraction * self.step * float(xp.sum(g * g) / (g.shape[0] * g.shape[1])) ** 0.5
             self.moment_1, self.moment_2, self.n_moments, self.first_step = xp.zeros_like(g), xp.zeros_like(g), 0, self.step
         self.moment_1 = 0.9 * self.moment_1 + 0.1 * g
@@ -358,7 +360,7 @@ class GradientState(LearnerState):
         """Restore the last snapshot and halve the step after divergence."""
         if self.halvings >= self.tuning.halvings:
             raise ArithmeticError("the loss increases for every step size: check that the features are finite and scaled")
-        # If the snapshot diverges too, start again from the zero model.
+        # If the fit diverges again from the snapshot, it starts again from the zero model.
         self.W = self.snapshot * (0.0 if self.failures else 1.0)
         self.step /= 2
         self.halvings += 1
@@ -368,7 +370,7 @@ class GradientState(LearnerState):
         self.mean, self.n_averaged = None, 0
 
     def average(self) -> None:
-        """Add the coefficients to their mean, if the optimizer averages."""
+        """Update the running mean of the coefficients if the optimizer is `"averaged_sgd"`."""
         if self.optimizer != "averaged_sgd":
             return
         mean = 0.0 if self.mean is None else self.mean
@@ -382,13 +384,13 @@ class GradientState(LearnerState):
         return other
 
     def _move_to(self, reference: Array) -> None:
-        """Convert the arrays to those of the namespace and device of `reference`, after they were read from a file."""
+        """Move the arrays, which are NumPy arrays after they were read from a file, to the device of `reference`."""
         if xa.device_of(self.W) != xa.device_of(reference):
             arrays = {name: value for name, value in vars(self).items() if getattr(value, "ndim", 0)}
             vars(self).update({name: xa.like(value, reference) for name, value in arrays.items()})
 
     def __getstate__(self) -> dict[str, Any]:
-        # Files and other processes get NumPy arrays; the features and their memory are attached again.
+        # Files and other processes get NumPy arrays. The features and their memory are left out; `attach` sets both again.
         left_out = ("tuning", "features", "penalty_bytes")
         kept = {name: value for name, value in vars(self).items() if name not in left_out}
         return {name: xa.to_numpy(value) if hasattr(value, "shape") else value for name, value in kept.items()}
@@ -402,7 +404,7 @@ class GradientState(LearnerState):
 
 
 def _largest_eigenvalue(apply: Callable[[Array], Array], reference: Array, iterations: int = 12) -> float:
-    """Return 1.1 times the largest eigenvalue by power iteration, which approaches it from below."""
+    """Return 1.1 times the result of power iteration, which approaches the largest eigenvalue from below."""
     p = int(reference.shape[1])
     v = xa.like(np.random.RandomState(0).normal(size=(p, 1)), reference)
     value = 0.0

@@ -4,9 +4,9 @@
 
 Time measurement, progress, batches within the memory budget, epochs and checkpoints are implemented here only.
 
-Learners that need random order get the rows of arrays shuffled in each epoch. Rows of files and iterables are shuffled
-within each batch only, so a file that is sorted by class should be shuffled before. Features that fit into half of the
-memory budget are computed once for all epochs.
+For learners that need random order, the rows of arrays are shuffled in each epoch. Rows of files and iterables are shuffled
+within each batch only, so a file that is sorted by class should be shuffled before the fit. Features that fit into half of
+the memory budget are computed once for all epochs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CSR_PARTS = ("data", "indices", "indptr", "shape")
 
 
 FeatureBatch = tuple[Array, np.ndarray, np.ndarray | None, Array | None]
-"""Features, encoded targets, weights and measured numbers of a few rows, or of all rows."""
+"""Features, encoded targets, weights and the result of `LearnerState.measure`, for a batch of rows or for all rows."""
 
 
 def run_pass(
@@ -63,7 +63,7 @@ def run_pass(
 
     A `Checkpoint` among the callbacks saves the pass, and a pass with a saved file is resumed. Callback functions receive
     `show(pass)`, such as a fitted estimator, after each epoch, and stop the pass by returning True. Conjugate gradients
-    start from the coefficients of a `previous` model with the same landmarks.
+    start from the coefficients of the `previous` model if it has the same landmarks.
     """
     _, learner, options = settings
 
@@ -137,7 +137,7 @@ def run_pass(
 def continue_pass(
     state: TrainingPass, stream: Stream, settings: PassSettings, tuning: StreamingTuning = TUNING
 ) -> CollectingPass | LearningPass:
-    """Add the rows of a stream to a pass in place, and return the pass in its resulting phase."""
+    """Add the rows of a stream to a pass in place; return this pass, or a pass in the next phase if the phase changed."""
     _, learner, options = settings
     learner.check()
     if isinstance(state, FinishedPass):
@@ -197,7 +197,7 @@ def _load(file: StateFile) -> dict[str, Any] | None:
 
 
 def _seeded(stream: Stream, random_state: Any, callbacks: Callbacks) -> Any:
-    """Return the random state of a fit; a fit with a checkpoint and without a seed is seeded by its data."""
+    """Return the random state of a fit; with a checkpoint and without a seed, the seed is a hash of the data."""
     # A fit that is resumed after the process was killed must choose the same landmarks again.
     if random_state is None and callbacks.checkpoint is not None:
         return int(fingerprint(stream.identity())[:8], 16)
@@ -207,7 +207,7 @@ def _seeded(stream: Stream, random_state: Any, callbacks: Callbacks) -> Any:
 def _checkpoint_file(
     stream: Stream, settings: PassSettings, targets: Targets, random_state: Any, callbacks: Callbacks
 ) -> StateFile | None:
-    """Return the file of this pass, identified by its settings and data; None without a `Checkpoint`."""
+    """Return the checkpoint file of a pass, identified by settings and data, or None without a `Checkpoint` callback."""
     checkpoint, (feature_map, learner, options) = callbacks.checkpoint, settings
     if checkpoint is None:
         return None
@@ -228,7 +228,7 @@ def _plan(
 
 
 def _in_order(learning: LearningPass, stream: Stream, settings: PassSettings, size: int, skip: int = 0) -> Iterator[int]:
-    """Learn from the rows after the first `skip` ones; yield the number of rows of each batch."""
+    """Learn from all rows except the first `skip` rows; yield the number of rows of each batch."""
     convert = partial(learning.format.convert, name=settings.options.name)
     for batch in stream.batches(size, skip, convert):
         learning.add(batch.X, learning.targets.read(batch.y), batch.weights, settings)
@@ -253,14 +253,14 @@ class _RandomOrder:
             yield len(encoded)
 
     def _begin(self, settings: PassSettings) -> LearnerState:
-        """Begin the learner's state with the features of a random sample of the rows."""
+        """Set and return the initial state of the learner, given the features of a random sample of the rows."""
         learning, stream = self.learning, self.stream
         X, y, weights = stream.sample(settings.learner.rows_measured, self.rng)
         # Reading labels here would change the order in which new classes are numbered.
         first = (learning.targets.read(y), weights) if isinstance(learning.targets, ValueTargets) else None
         if weights is not None and (weights > 0).any():
             X = xa.take_rows(X, np.flatnonzero(weights > 0))
-        # The learner compares two halves of the sample, which must not be the two ends of sorted data.
+        # The learner compares two halves of the sample. The sample is permuted, so that sorted data has similar halves.
         X = self.convert(xa.take_rows(X, self.rng.permutation(int(X.shape[0]))))
         n, known = stream.n_rows or int(X.shape[0]), stream.n_rows is not None
         return learning.begin(learning.features(X) + 0, settings, n, known=known, first=first)

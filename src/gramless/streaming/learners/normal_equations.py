@@ -2,11 +2,11 @@
 
     min_{A, b}  sum_i w_i ||z_i - A^T phi(x_i) - b||^2 + (1 / C) tr(A^T P A)
 
-from the sums of `RidgeSums`: O(p^2) time per row and O(p^2) memory for any number of rows. The model does not depend on the
-order and the grouping of the rows.
+The solution is computed from the sums of `RidgeSums`, in O(p^2) time per row and O(p^2) memory for any number of rows with p
+features. The model does not depend on the order of the rows and on their division into batches.
 
-`C="loo"` selects the value of a path with the smallest leave-one-out squared error in closed form. Leverages come from the
-sums of all rows; errors are computed on a uniform sample of them (all rows up to `most_left_out`).
+`C="loo"` selects the value in `Cs` with the smallest leave-one-out squared error, which has a closed form. The leverages are
+computed from the sums of all rows, and the errors on a uniform sample of at most `most_left_out` rows.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from gramless.streaming.tuning import TUNING
 
 C_PATH = tuple(float(C) for C in 10.0 ** np.arange(-3, 6.01, 0.5))
 """Values of C that `C="loo"` tries by default."""
-# Copies of the features of rows whose residuals are computed together: centred, transposed, whitened, rotated, squared; one
-# for BLAS.
+# Number of float64 copies of the features in a block of leave-one-out residuals: centred, transposed, whitened, rotated,
+# squared, and one for BLAS.
 _LEFT_OUT_COPIES = 6
-# Matrices of p x p float64 at the peak of the solution: sums, penalty, factor, whitened copy, eigenvectors, workspace.
+# Number of p x p float64 matrices in memory at the peak of `solve`: sums, penalty, factor, whitened copy, eigenvectors,
+# workspace.
 _SOLVE_MATRICES = 7
 
 
 @dataclass(eq=False, repr=False)
 class NormalEquations(Learner):
-    """Learner that adds up and solves the normal equations; `keep_rows` stores the rows for later leave-one-out.
+    """Learner that adds up and solves the normal equations; `keep_rows` stores a sample of rows for a later leave-one-out.
 
     `solver` other than `"sums"` allows (`"auto"`) or requests (`"cg"` or a `CG` object) conjugate gradients instead of sums.
     """
@@ -64,7 +65,7 @@ class NormalEquations(Learner):
         return self.C == "loo" or self.leave_one_out
 
     def needs_sums(self) -> str:
-        """Return the setting that only sums can provide, or an empty string."""
+        """Return the name of a setting that needs the sums of the normal equations, or an empty string if none does."""
         if self.C == "loo":
             return "C='loo'"
         if self.leave_one_out:
@@ -72,7 +73,7 @@ class NormalEquations(Learner):
         return "forgetting_factor" if self.forgetting_factor != 1 else ""
 
     def check(self) -> None:
-        """Raise ValueError if the path of C is empty or has numbers that are not positive."""
+        """Raise ValueError if `C="loo"` and `Cs` is empty or has a value that is not a positive number."""
         if self.C == "loo" and (not len(self.Cs) or any(not isinstance(C, Real) or not float(C) > 0 for C in self.Cs)):
             raise ValueError(f"Cs must be positive numbers, got {self.Cs!r}")
 
@@ -81,22 +82,22 @@ class NormalEquations(Learner):
         itemsize = size.dtype.itemsize
         parts = {"normal equations": _SOLVE_MATRICES * 8 * p * p}
         if itemsize < 8:
-            # One copy in float64, and one multiplied by the weights.
+            # A copy of the features in float64, and a copy multiplied by the square roots of the weights.
             parts["rows in float64"] = 2 * TUNING.converted_rows * p * 8
         if self.rows_left_out:
             most = self.rows_left_out if size.n is None else min(size.n, self.rows_left_out)
             path = len(self.Cs) if self.C == "loo" else 1
-            # The sample is copied when it grows. Residuals are stored for each C, and their squares for one C.
+            # The sample exists twice while rows are added. Residuals are stored for each C, squared residuals for one C.
             rows = most * (2 * size.d * itemsize + (path + 3) * size.k * 8)
             parts["rows left out"] = rows + TUNING.left_out_block * p * (_LEFT_OUT_COPIES * 8 + itemsize)
         return parts
 
     def begin(self, features: Features, Phi: Array, n_targets: int, **_: Any) -> RidgeSums:
-        """Return sums of zero rows."""
+        """Return the state before the first row, in which all sums are zero."""
         return RidgeSums(features.n_features, n_targets, Phi)
 
     def solve(self, state: RidgeSums, features: Features, left_out: LeftOutRows | None = None) -> LearnedCoefficients:
-        """Return the minimiser, and with `C="loo"` the leave-one-out error of each C."""
+        """Return the coefficients that minimise the objective, and with `C="loo"` the leave-one-out error of each C."""
         problem = state.whiten(features.penalty())
         path = [float(C) for C in self.Cs] if self.C == "loo" else [float(self.C)]
         errors = scores = None

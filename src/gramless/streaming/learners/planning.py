@@ -53,13 +53,13 @@ class BatchPlan:
     batch_rows: int
     memory: MemoryEstimate
     solver: str = "sums"
-    """`"sums"` for one pass that adds up sums or makes gradient steps, `"cg"` for one pass per iteration."""
+    """`"sums"` to add up sums or make gradient steps, `"cg"` for conjugate gradients with one pass per iteration."""
     reason: str = "the normal equations were added up in one pass"
-    """Why the solver was chosen."""
+    """Reason for the choice of the solver."""
     stored: str | None = None
-    """What conjugate gradients keep between the passes: kernel "values", "rows" or nothing."""
+    """Cache of conjugate gradients between passes: `"values"` of the kernel, the `"rows"`, or None for no cache."""
     block_bytes: int = 0
-    """Bytes of the kernel values that a thread of conjugate gradients computes at a time."""
+    """Bytes of kernel values that each thread computes at a time in conjugate gradients."""
 
 
 def plan_pass(
@@ -70,9 +70,9 @@ def plan_pass(
     in_memory: bool = True,
     tuning: StreamingTuning = TUNING,
 ) -> BatchPlan:
-    """Return the plan of a fit; raise MemoryError if the budget is too small, ValueError if `solver` excludes needed sums.
+    """Return the plan of a fit; raise MemoryError if the budget is too small, ValueError for unsupported settings of "cg".
 
-    `repeatable` states that the rows can be read several times, and `in_memory` that reading them again has no cost.
+    `repeatable` means that the rows can be read several times, and `in_memory` that reading the rows again has no cost.
     """
     learner: Any = settings.learner
     if getattr(learner, "solver", "sums") == "sums":
@@ -94,15 +94,16 @@ def plan_pass(
 
 
 def _cheaper_plan(settings: PassSettings, size: PassSize, in_memory: bool, tuning: StreamingTuning) -> BatchPlan:
-    """Return the plan with the smaller number of operations, or the only one that fits the memory budget."""
+    """Return the plan with fewer operations, by sums or by conjugate gradients, or the only plan that fits the budget."""
     assert size.n is not None
     m = settings.feature_map.n_features(size.n)
-    # Multiplications in float64. Sums use one triangle on a CPU, and whiten float64 features first.
+    # Number of float64 multiplications. On a CPU, sums need one triangle of the product, and float64 features are whitened
+    # first, which takes as many multiplications again.
     sums = float(size.n) * m**2 * (1.0 if size.on_gpu or size.dtype == np.float64 else 0.5)
     if size.on_gpu:
         value = tuning.kernel_value_cuda
     else:
-        # One multiplication in float64 takes as long as four in the compiled loops of float32 kernels.
+        # A float64 multiplication in BLAS takes as long as four multiplications in the compiled loops of float32 kernels.
         value = (size.d + tuning.kernel_value_cpu) * size.dtype.itemsize / 16 + tuning.products_of_value * (size.k + 1)
     cg = tuning.planned_passes * float(size.n) * m * value + float(m) ** 3 / 2
     try:
@@ -123,11 +124,11 @@ def _cheaper_plan(settings: PassSettings, size: PassSize, in_memory: bool, tunin
 
 
 def _plan_sums(settings: PassSettings, size: PassSize, tuning: StreamingTuning) -> BatchPlan:
-    """Return the plan of one pass, or of the epochs of gradient descent."""
+    """Return the plan of one pass that adds up sums, or of the epochs of gradient descent."""
     feature_map, learner, options = settings
     p, itemsize = feature_map.n_features(size.n), size.dtype.itemsize
     memory = MemoryEstimate({**learner.memory(p, size), "landmarks": p * size.d * (itemsize + 8)}, size.device)
-    # Per row: features and a copy, the row as read and converted, encoded targets; indices of sparse rows.
+    # Bytes per row: the features twice, the row as read and as converted, encoded targets, and indices of sparse rows.
     per_row = (2 * p + 4 * size.d + 4 * size.k) * itemsize + 3 * size.d * 8
     budget = options.budget(size.device)
     affordable = max((budget - memory.nbytes) // per_row, tuning.smallest_batch)
@@ -143,7 +144,7 @@ def _plan_sums(settings: PassSettings, size: PassSize, tuning: StreamingTuning) 
 
 
 def _plan_cg(settings: PassSettings, size: PassSize, in_memory: bool, tuning: StreamingTuning) -> BatchPlan:
-    """Return the plan of conjugate gradients: rows per batch, and what is kept between the passes."""
+    """Return the plan of conjugate gradients: the number of rows per batch, and the cache between the passes."""
     feature_map, _, options = settings
     m, itemsize, budget = feature_map.n_features(size.n), size.dtype.itemsize, options.budget(size.device)
     kernel = as_kernel(feature_map.kernel)
@@ -162,11 +163,11 @@ def _plan_cg(settings: PassSettings, size: PassSize, in_memory: bool, tuning: St
         "vectors": LINALG_TUNING.working_columns * m * (size.k + 1) * 8,
     }
     if not shape.fused:
-        # Kernel values, temporary arrays of the kernel, and a float64 copy of blocks that compiled loops do not multiply, of
-        # each thread; sums of groups of blocks.
+        # For each thread: kernel values, temporary arrays of the kernel, and a float64 copy of blocks that compiled loops do
+        # not multiply. For all threads together: sums of groups of blocks.
         parts["blocks of kernel values"] = block * (threads * (1 + kernel.temporaries + 8 // itemsize) + 1)
     memory = MemoryEstimate(parts, size.device)
-    # Per row: as read, converted and on the device, in the batch in use and in the next one; targets and weights.
+    # Bytes per row: the row as read, converted and on the device, in the current and in the next batch; targets and weights.
     fused_row = shape.fused * 2 * (size.d + 64)
     per_row = 2 * (2 * size.d * itemsize + 8 * size.d) + fused_row + 6 * (size.k + 1) * 8
     affordable = max((budget - memory.nbytes) // (2 * per_row), tuning.smallest_batch)

@@ -1,26 +1,26 @@
-"""Ridge regression from sums over rows: add, subtract, merge and discount rows, solve, leave one out.
+"""Ridge regression from sums over rows, which can be added, subtracted and decayed; solution and leave-one-out residuals.
 
 With features `phi_i` (p of them), targets `z_i` and weights `w_i`, the minimiser of
 
     sum_i w_i ||z_i - A^T phi_i - b||^2 + ridge * tr(A^T P A)
 
 depends on the data only through `S = sum w phi phi^T`, `T = sum w phi z^T`, `s = sum w phi`, `t = sum w z` and `N = sum w`,
-which can be added and subtracted for any rows. With `P + jitter I = L L^T`,
+which can be added and subtracted for any subsets of the rows. With `P + jitter I = L L^T`,
 
     M = L^-1 (S - s s^T / N) L^-T = Q diag(v) Q^T,   g = Q^T L^-1 (T - s t / N)
     A = L^-T (M + ridge I)^-1 L^-1 (T - s t / N) = L^-T Q (v + ridge)^-1 g,     b = t / N - A^T s / N
 
-by Cholesky for one ridge, in O(p k) for each of many ridges after `M` is diagonalised. For a row with features phi let
-u = Q^T L^-1 (phi - s / N). Its leverage and its leave-one-out residual are exactly
+For one ridge, `A` is computed by Cholesky; for many ridges, in O(p k) for each ridge after `M` was diagonalised. With
+`u = Q^T L^-1 (phi - s / N)`, the leverage and the leave-one-out residual of a row with features `phi` are exactly
 
     h = w (1 / N + sum_j u_j^2 / (v_j + ridge)),      e_loo = (z - A^T phi - b) / (1 - h) .
 
 Rounding: `T` and `t` are sums of `z_i - o`, where `o` is the mean of the first batch, because sums of targets with a large
-mean would lose the digits of their deviations. Float32 features are multiplied in float64, because a sum over n rows in
-float32 has an error of about `eps sqrt(n)` in every direction, which whitening divides by the small eigenvalues of `P`. The
-penalty gets the jitter `eps sqrt(p) max(diag P)` (`eps` of the features), because directions below the rounding of the
-features have no information. `M` gets no jitter: if Cholesky finds an eigenvalue below `-ridge`, negative eigenvalues are
-set to zero and the solution reports the most negative one.
+mean would lose the digits of the deviations from this mean. Float32 features are multiplied in float64, because a sum over n
+rows in float32 has an error of about `eps sqrt(n)` in every direction, which whitening divides by the small eigenvalues of
+`P`. The penalty gets the jitter `eps sqrt(p) max(diag P)`, where `eps` is the relative precision of the features, because
+eigenvalues below the rounding errors of the features contain no information. `M` gets no jitter: if `M` has an eigenvalue
+below `-ridge`, Cholesky fails, negative eigenvalues are set to zero, and the solution reports the most negative eigenvalue.
 
 Cost: O(b p^2) for a batch of b rows, O(p^3) to solve, O(p^2) for each row left out. Memory: `8 p^2` bytes, and 16 kB per
 feature while float32 batches are added.
@@ -55,24 +55,24 @@ _ARRAYS = (*_SUMS, "origin")
 class RidgeSums(LearnerState):
     """Sums over rows that determine a least-squares fit, in float64; NumPy arrays, or tensors like `reference`.
 
-    `n_rows` counts the rows and `weight` is the sum of their weights. `eps` is the relative precision of the features and
-    `largest` the largest trace of `S` so far, to which its rounding is relative.
+    `n_rows` counts the rows and `weight` is the sum of their weights. `eps` is the relative precision of the features.
+    `largest` is the largest trace of `S` so far, and the rounding errors of `S` are relative to this trace.
     """
 
     def __init__(self, n_features: int, n_targets: int, reference: Array | None = None):
         self._reference = np.empty(0) if reference is None else reference
         self.n_rows, self.weight, self.eps, self.largest = 0, 0.0, _EPS, 0.0
-        self.upper = self._zeros(n_features, n_features)  # the strict lower triangle (in its own order) stays zero
+        self.upper = self._zeros(n_features, n_features)  # the strict lower triangle of a NumPy array stays zero
         self.cross = self._zeros(n_features, n_targets)
         self.feature_sum = self._zeros(n_features, 1)
         self.target_sum = self._zeros(1, n_targets)
-        self.origin = self._zeros(1, n_targets)  # subtracted from targets before they are added
+        self.origin = self._zeros(1, n_targets)  # subtracted from targets before the targets are added to the sums
         self._scratch: np.ndarray | None = None
 
     def _zeros(self, *shape: int) -> Array:
         if xa.is_torch(self._reference):
             return xa.zeros(shape, self._reference, np.float64)
-        # Column-major, so that BLAS updates it without a copy.
+        # Column-major, so that BLAS updates the array without a copy.
         return np.zeros(shape, order="F")
 
     @property
@@ -148,14 +148,14 @@ class RidgeSums(LearnerState):
             scipy.linalg.blas.dsyrk(1.0, np.ascontiguousarray(F).T, beta=1.0, c=self.upper, overwrite_c=1)
 
     def merge(self, other: RidgeSums) -> RidgeSums:
-        """Add the sums over other rows."""
+        """Add the sums over other rows to these sums, and return these sums."""
         self._combine(other, 1)
         self.eps = max(self.eps, other.eps)
         self.largest = max(self.largest, other.largest, self.trace)
         return self
 
     def subtract(self, other: RidgeSums) -> RidgeSums:
-        """Subtract the sums over rows that were added before."""
+        """Subtract the sums over rows that were added before, and return the remaining sums."""
         self._combine(other, -1)
         return self
 
@@ -192,7 +192,7 @@ class RidgeSums(LearnerState):
             setattr(self, name, new)
 
     def whiten(self, penalty: Array | None = None) -> WhitenedRidge:
-        """Return the centred problem in coordinates in which the penalty (default identity) is the identity: O(p^3)."""
+        """Return the centred problem in coordinates in which the penalty (default identity) is the identity, in O(p^3)."""
         if self.weight <= 0:
             raise ValueError("no rows with a positive weight were added: there is nothing to solve")
         return WhitenedRidge(self, penalty)
@@ -212,11 +212,11 @@ class RidgeSums(LearnerState):
 
     @classmethod
     def from_state(cls, state: dict[str, Any], reference: Array | None = None) -> RidgeSums:
-        """Return sums from the result of `__getstate__`, as arrays like `reference` (default NumPy)."""
+        """Return the sums stored by `__getstate__`, as arrays like `reference` (default NumPy)."""
         p, k = state["cross"].shape
         new = cls(p, k, reference)
         for name in _ARRAYS:
-            if name in state:  # version 0.1.0 has no origin
+            if name in state:  # model files of version 0.1.0 have no origin
                 getattr(new, name)[...] = xa.like(state[name], new.upper)
         new.n_rows, new.weight = int(state["n_rows"]), float(state["weight"])
         new.eps, new.largest = float(state["eps"]), float(state["largest"])
@@ -238,9 +238,9 @@ class RidgeSolution:
     A: Array
     """Coefficients of the features, shape (p, k)."""
     bias: Array
-    """Shape (k,)."""
+    """Intercepts, shape (k,)."""
     cut: float
-    """Absolute value of the most negative eigenvalue of `M` if Cholesky failed because of it, else zero."""
+    """Absolute value of the most negative eigenvalue of `M` if Cholesky failed because of this eigenvalue, else zero."""
     condition: float
     """Estimated condition number of `M + ridge I`."""
 
@@ -274,7 +274,7 @@ class WhitenedRidge:
         self._Q: Array | None = None
 
     def _diagonalise(self) -> None:
-        """Compute the eigenvectors on first use: ten times the work of a Cholesky factorisation."""
+        """Compute the eigenvectors of `M` on first use, because this is ten times the work of a Cholesky factorisation."""
         if self._Q is not None:
             return
         xp = xa.namespace(self._M)
@@ -304,14 +304,14 @@ class WhitenedRidge:
         return RidgeSolution(A, (self.target_mean - self.mean.T @ A)[0], cut, condition)
 
     def _condition(self, factor: Array, ridge: float) -> float:
-        """Return LAPACK's estimate of the condition number in the 1-norm: O(p^2)."""
+        """Return LAPACK's estimate of the condition number in the 1-norm, in O(p^2) time."""
         xp = xa.namespace(self._M)
         norm = float(xp.max(xp.sum(xp.abs(self._M), axis=0))) + ridge
         reciprocal, _ = scipy.linalg.lapack.dpocon(xa.to_numpy(factor), norm, uplo="L")
         return 1.0 / reciprocal if reciprocal > 0 else np.inf
 
     def leave_one_out(self, features: Array, targets: Array, ridges: Sequence[float], weights: Array | None = None) -> Array:
-        """Return the leave-one-out residuals of summed rows for each ridge, shape (len(ridges), n, k)."""
+        """Return the leave-one-out residuals of rows that are part of the sums, shape (len(ridges), n, k)."""
         self._diagonalise()
         n = int(features.shape[0])
         out = xa.empty((len(ridges), n, int(targets.shape[1])), self._values)

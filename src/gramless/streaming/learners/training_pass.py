@@ -3,7 +3,7 @@
     CollectingPass --choose_features--> LearningPass --finish--> FinishedPass
 
 A `CollectingPass` stores rows until there are enough of them to choose the features, a `LearningPass` learns from every
-row, and a `FinishedPass` has only its model. All three return their model by `model(settings)`; it is solved on request.
+row, and a `FinishedPass` has only its model. `model(settings)` of each type returns the model, which is computed on request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gramless.streaming.tuning import TUNING
 
 @dataclass
 class OnePassModel:
-    """Features and coefficients of a solved pass, and the calibration that was fitted to its leave-one-out scores."""
+    """Features and coefficients of a solved pass, and the calibration that was fitted to the leave-one-out scores."""
 
     features: Features
     coef: np.ndarray
@@ -47,10 +47,10 @@ class OnePassModel:
     sigmoids: np.ndarray | None = None
     temperature: float | None = None
     calibration: tuple[np.ndarray, np.ndarray] | None = None
-    """Classifiers: scores of the true classes in prediction sets, and class codes. Regressors: residuals and weights."""
+    """For classifiers, scores of the true classes for `predict_set`, and class codes; for regressors, residuals, weights."""
     solver: str = "sums"
     reason: str = "rows were added to the normal equations"
-    """Why the solver was chosen."""
+    """Reason for the choice of the solver."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class RowFormat:
 
     @classmethod
     def of_rows(cls, X: Array, options: PassOptions) -> RowFormat:
-        """Return the format that `options` and the first rows determine."""
+        """Return the row format that results from `options` and from the first rows `X`."""
         return cls(int(X.shape[1]), working_dtype(X, options.dtype).name, xa.resolve_device(options.device, X))
 
     def convert(self, X: Array, name: str = "the estimator") -> Array:
-        """Return rows in this precision and on this device; `name` is the estimator in the error message."""
+        """Return rows converted to the precision and device of this format; `name` is the estimator in error messages."""
         if X.shape[1] != self.n_columns:
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_columns} features")
         return xa.to_device(X, self.device, np.dtype(self.dtype))
@@ -77,7 +77,7 @@ def rows_to_examine(
     feature_map: FeatureMap, options: PassOptions, format: RowFormat, n_rows: int | None, *, repeatable: bool
 ) -> int:
     """Return the size of the sample from which the features are chosen."""
-    if not repeatable:  # the first rows are stored until they are read again
+    if not repeatable:  # a sample needs the first rows, which are stored until the pass reads them
         return feature_map.rows_wanted(n_rows)
     affordable = options.budget(format.device) // (8 * format.n_columns * np.dtype(format.dtype).itemsize)
     return max(feature_map.rows_needed(n_rows), min(TUNING.candidate_rows, affordable))
@@ -91,12 +91,12 @@ class AnyPass:
     targets: Targets
     seed: int
     history: list[dict[str, Any]] = field(default_factory=list, kw_only=True)
-    """One record for each pass over all rows."""
+    """One record for each epoch, or for each iteration of conjugate gradients."""
     solved: OnePassModel | None = field(default=None, kw_only=True)
     """The model, or None if rows were added since it was solved."""
 
     def model(self, settings: PassSettings) -> OnePassModel:
-        """Return the model of the rows so far; it is cached until more rows are added."""
+        """Return the model of the rows so far; the model is cached until more rows are added."""
         if self.solved is None:
             self.solved = self._solve(settings)
         return self.solved
@@ -118,13 +118,13 @@ class CollectingPass(AnyPass):
     sample: Reservoir | None = None
     """Uniform sample of the rows for leave-one-out; empty in this phase."""
     blocks: list[RowBlock] = field(default_factory=list)
-    """Rows with encoded targets."""
+    """Stored rows with encoded targets."""
 
     @classmethod
     def start(
         cls, X: Array, targets: Targets, learner: Learner, options: PassOptions, random_state: Any
     ) -> tuple[CollectingPass, np.random.RandomState]:
-        """Return a pass over rows like `X` before its first row, and the generator after its seed was drawn."""
+        """Return a pass without rows, for rows in the format of `X`, and the generator from which the seed was drawn."""
         rng = check_random_state(random_state)
         sample = Reservoir(learner.rows_left_out) if learner.rows_left_out else None
         seed = int(rng.randint(np.iinfo(np.int32).max))
@@ -142,11 +142,11 @@ class CollectingPass(AnyPass):
     def choose_features(
         self, sample: SampledRows, feature_map: FeatureMap, rng: np.random.RandomState, *, encoded: bool = False
     ) -> LearningPass:
-        """Return the pass after its features were chosen; `encoded` is True if the targets of the sample are encoded."""
+        """Choose features from a sample and return the next phase; `encoded` states that its targets are encoded."""
         X, y, weights = _of_positive_weight((sample.X, sample.y, sample.weights))
         if X.shape[0] == 0:
             raise ValueError("all sample weights are zero: there is nothing to fit")
-        # Features that do not depend on the rows must be equal in fit and in partial_fit for any rows.
+        # Features that do not depend on the rows must be equal in fit and partial_fit, so they are drawn with the seed.
         rng = rng if feature_map.depends_on_rows else np.random.RandomState(self.seed)
         named = None if sample.named is None else (self.format.convert(sample.named[0]), sample.named[1])
         converted = replace(sample, X=self.format.convert(X), y=y, weights=weights, named=named)
@@ -158,7 +158,7 @@ class CollectingPass(AnyPass):
     def choose_features_from(
         self, stream: Stream, settings: PassSettings, rng: np.random.RandomState, *, encoded: bool = False
     ) -> LearningPass:
-        """Return the pass after its features were chosen from a sample of the stream."""
+        """Choose features from a sample of the stream and return the next phase of the pass."""
         feature_map, _, options = settings
         n = stream.n_rows
         numbers = feature_map.named_rows(n)
@@ -169,7 +169,7 @@ class CollectingPass(AnyPass):
         return self.choose_features(sample, feature_map, rng, encoded=encoded)
 
     def learn_stored_rows(self, settings: PassSettings) -> LearningPass:
-        """Return the pass after its features were chosen from the stored rows and all of them were learned."""
+        """Choose features from the stored rows, learn from all stored rows, and return the next phase of the pass."""
         rows = concatenate(self.blocks)
         learning = self.choose_features_from(Stream(*rows), settings, np.random.RandomState(self.seed), encoded=True)
         for batch in Stream(*rows).batches(TUNING.largest_batch):
@@ -188,16 +188,16 @@ class LearningPass(AnyPass):
     sample: Reservoir | None = None
     """Uniform sample of the rows for leave-one-out."""
     state: LearnerState | None = None
-    """None before the first batch."""
+    """State of the learner; None before the first batch."""
     rows_seen: int = 0
-    """Rows learned from, in all epochs."""
+    """Number of rows from which the pass has learned, over all epochs."""
     reason: str = OnePassModel.reason
-    """Why the normal equations were added up."""
+    """Reason why the plan chose sums of the normal equations."""
     shift: np.ndarray | None = None
-    """Mean of the first values, which gradient descent subtracts from all values; None for labels and for sums."""
+    """Mean of a few target values, which gradient descent subtracts from all target values; None for labels and sums."""
 
     def copy(self, *, own_state: bool = True) -> LearningPass:
-        """Return a copy to which rows can be added; with `own_state=False` it shares the learner's state."""
+        """Return a copy to which rows can be added; with `own_state=False` the copy shares the learner's state."""
         state = self.state.copy() if own_state and self.state is not None else self.state
         return replace(self, state=state, sample=copy.copy(self.sample))
 
@@ -211,7 +211,7 @@ class LearningPass(AnyPass):
         self.rows_seen += other.rows_seen
 
     def add(self, X: Array, encoded: np.ndarray, weights: np.ndarray | None, settings: PassSettings) -> None:
-        """Learn from converted rows in their order; a learner that shuffles permutes them."""
+        """Learn from converted rows in the given order, or in random order if the learner shuffles."""
         learner, state = settings.learner, self.state
         n, factor = int(X.shape[0]), learner.forgetting_factor
         if learner.shuffles:
@@ -249,9 +249,9 @@ class LearningPass(AnyPass):
         known: bool,
         first: tuple[np.ndarray, np.ndarray | None] | None = None,
     ) -> LearnerState:
-        """Set and return the state of the learner before the first row, given the features of a few rows.
+        """Set and return the state of the learner before the first row, given the features `Phi` of a few rows.
 
-        `first` are encoded targets and weights of a few rows.
+        `first` are encoded targets and weights of a few rows, from which the shift of target values is computed.
         """
         own = None
         if first is not None and isinstance(self.targets, ValueTargets):
@@ -267,12 +267,12 @@ class LearningPass(AnyPass):
         return self.state
 
     def _shifted(self, encoded: np.ndarray) -> np.ndarray:
-        """Return the target columns from which the learner learns."""
+        """Return the target columns for the learner: indicators of the classes, or values minus the shift."""
         columns = self.targets.matrix(encoded)
         return columns if self.shift is None else columns - self.shift
 
     def class_weighted(self, encoded: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
-        """Return row weights multiplied by class weights; None if all are one."""
+        """Return row weights multiplied by class weights; None if all weights are one."""
         factors = self.targets.weights(encoded)
         return weights if factors is None else factors if weights is None else weights * factors
 
@@ -361,7 +361,7 @@ def _of_positive_weight(rows: RowBlock) -> RowBlock:
 
 
 def warn_of_landmark_rounding(features: Features, coef: Array, targets: Targets, encoded: np.ndarray | None) -> None:
-    """Warn if rounded coefficients of landmarks change the scores; without encoded targets, use one row of each class."""
+    """Warn if rounding the coefficients changes the scores; if `encoded` is None, use the targets of one row per class."""
     if isinstance(features, LandmarkFeatures):
         rows = np.arange(targets.n_columns) if encoded is None else encoded
         warn_of_rounding(features.kernel, features.points, xa.to_numpy(coef), targets.outputs(targets.matrix(rows)))
