@@ -1,8 +1,8 @@
 """Image transformers: normalisation, cropping, deskewing, smoothing, HOG, spectra, patches and patch dictionaries.
 
-All of them take grey or colour images as (n, height, width[, channels]) or as flat rows with a `shape`, and work in blocks,
-so that temporaries stay small for any n. Except for `PatchDictionary`, they need no fit. Results equal those of scikit-image
-where it has the same operation, without one call per image.
+Every transformer accepts grey or colour images of shape (n, height, width[, channels]), or flat rows and the parameter
+`shape`, and transforms images in blocks, so that temporary arrays stay small for any n. Only `PatchDictionary` is fitted to
+images. Operations that scikit-image has too give the same results as scikit-image, without one call per image.
 """
 
 from gramless.images.filters import (

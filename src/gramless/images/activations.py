@@ -1,12 +1,12 @@
-"""Activations of filters on the patches of images, pooled over cells, by compiled loops on a CPU and by tensors on a GPU.
+"""Activations of filters on the patches of images, pooled over cells, by compiled loops on a CPU and by PyTorch on a GPU.
 
-    a = <filter, (patch - mean) / sqrt(var + floor)> + offset
+    a = <filter, (patch - mean) / sqrt(var + floor)> + offset          mean and variance of the values of the patch
     feature = sum over a cell of weight * max(0, +-a - threshold)
 
-Centring and whitening are linear and contrast normalisation is one factor per patch, so the filters include them and one
-matrix product computes all activations. Cells divide the grid of positions into equal areas: a position on the border of
-two cells belongs partly to both, so that reflecting an image only reorders its cells. Time O(n positions atoms d), memory
-of a few images per thread.
+Filters and offsets include the whitening of patches, which is linear, so one matrix product computes all activations of the
+normalised patches. Cells divide the grid of patch positions into equal areas. A position on the border of two cells counts
+partly for each of the two, so that reflecting an image only reorders the cells. Time O(n positions filters d) for n images
+and patches of d values; memory for a few images per thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gramless.images.tuning import TUNING
 
 
 def equal_areas(n: int, parts: int) -> np.ndarray:
-    """Return the share of each unit of an interval of n units in each of `parts` equal parts, of shape (parts, n)."""
+    """Return (parts, n) weights of n unit intervals in `parts` parts of equal length; the weights of a part sum to 1."""
     edges = np.arange(parts + 1) * (n / parts)
     units = np.arange(n)
     overlap = np.minimum(edges[1:, None], units + 1) - np.maximum(edges[:-1, None], units)
@@ -34,7 +34,7 @@ def equal_areas(n: int, parts: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PatchGeometry:
-    """Sizes of an image, of its patches and of the pooling grid; `positions` are the rows and columns of patches."""
+    """Sizes of an image, of its patches and of the pooling grid; `positions` has the numbers of patches per axis."""
 
     image_shape: ImageShape
     patch: tuple[int, int]
@@ -44,12 +44,12 @@ class PatchGeometry:
 
     @property
     def n_positions(self) -> int:
-        """Number of patches of an image."""
+        """Number of patches of one image."""
         return self.positions[0] * self.positions[1]
 
     @property
     def n_values(self) -> int:
-        """Number of values of a patch."""
+        """Number of values of one patch."""
         return self.patch[0] * self.patch[1] * self.image_shape[2]
 
     @property
@@ -59,12 +59,12 @@ class PatchGeometry:
 
     @property
     def pooling(self) -> np.ndarray:
-        """Matrix (cells, positions) that averages over cells."""
+        """Matrix of shape (n_cells, n_positions) that averages the values of the positions in each cell."""
         return np.kron(*map(equal_areas, self.positions, self.grid)).astype(np.float32)
 
 
 def patch_geometry(image_shape: ImageShape, patch_size: Any, stride: int | None, pooling: Any) -> PatchGeometry:
-    """Return the sizes for images of a shape; parameters that are None depend on the size of the images."""
+    """Return the patch geometry for images of the given shape; parameters that are None get defaults for this shape."""
     height, width, channels = image_shape
     side = min(height, width)
     step = int(stride) if stride is not None else max(1, side // 32)
@@ -93,7 +93,7 @@ def normalised_patches(images: Array, geometry: PatchGeometry, floor: float) -> 
         return _unfolded(images, geometry, floor)
     from gramless._core.compiled.patch_loops import gather
 
-    # `gather` writes a one after each patch, for the offset.
+    # `gather` appends a one to each patch, which is multiplied by the offset of a filter.
     rows = np.empty((len(images) * geometry.n_positions, geometry.n_values + 1), np.float32)
     gather(xa.to_numpy(images), *geometry.patch, geometry.stride, floor, rows)
     return rows[:, :-1]
@@ -101,7 +101,7 @@ def normalised_patches(images: Array, geometry: PatchGeometry, floor: float) -> 
 
 @dataclass(frozen=True)
 class PatchEncoder:
-    """Filters, with one column per atom and a last row of offsets, and the settings of their activations."""
+    """Filters (one column per atom, offsets in the last row) and the parameters of patch normalisation and activations."""
 
     filters: np.ndarray
     geometry: PatchGeometry
@@ -165,7 +165,7 @@ class PatchEncoder:
 
 
 def _unfolded(images: Any, geometry: PatchGeometry, floor: float) -> Array:
-    """Return all normalised patches of a tensor of images."""
+    """Return all normalised patches of a tensor of images, one patch per row."""
     (height, width), stride = geometry.patch, geometry.stride
     windows = images.unfold(1, height, stride).unfold(2, width, stride)  # (n, rows, columns, channels, height, width)
     rows = windows.permute(0, 1, 2, 4, 5, 3).reshape(-1, geometry.n_values)

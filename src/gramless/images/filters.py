@@ -8,11 +8,11 @@
 
 `UnitNormalizer` and `Scale01` map a constant image to zeros. The Gaussian window of an image that is not square uses the
 factor 4 / height^2 for rows and 4 / width^2 for columns. The median removes isolated outlying pixels and preserves edges;
-the blur increases the overlap of similar strokes, which lowers the variance within a class. Both filters are those of SciPy
-and treat each channel of each image separately. Time O(n d), for the filters O(n d size^2) and O(n d sigma).
+the blur increases the overlap of similar strokes, which lowers the variance within a class. Both filters use SciPy and treat
+each channel separately. Time for n images of d values: O(n d size^2) for the median, O(n d sigma) for the blur, else O(n d).
 
-HOG: the gradient of every pixel (central differences, zero at the border; for colour images the channel with the largest
-gradient) adds its magnitude to one of `bins` directions in [0, 180) degrees. The sums are averaged over cells of
+HOG: the magnitude of the gradient at every pixel (central differences, zero at the border; for colour images the channel
+with the largest gradient) is added to one of `bins` directions in [0, 180) degrees. The sums are averaged over cells of
 `cell` x `cell` pixels, and the histograms of every block of `blocks` x `blocks` cells are normalised together and
 concatenated. Time O(n d + n features). The results equal `skimage.feature.hog`, which takes nine times as long for 2,000
 random images of 28 x 28 because it is called once per image.
@@ -22,9 +22,9 @@ Spectrum: pixels and the square root of their Fourier magnitudes,
     xi = x - mean(x),    phi = |FFT(xi)|^(1/2),    phi <- phi - mean(phi),
     features = [xi / ||xi||, phi / ||phi||] / sqrt(2)
 
-The transform is one-dimensional over the image as a vector, column by column and channel by channel; the first half of its
-symmetric magnitudes is kept, so d values become d + ceil(d / 2). The magnitudes are invariant to cyclic shifts of the
-image. Time O(n d log d).
+The Fourier transform is one-dimensional over the image as a vector, column by column and channel by channel. The features
+have the first half of the magnitudes, which are symmetric, so d pixels give d + ceil(d / 2) features. The magnitudes are
+invariant to cyclic shifts of the image. Time O(n d log d).
 
 References: Dalal and Triggs, "Histograms of oriented gradients for human detection", 2005; Andrecut, "Randomized kernel
 methods for least-squares support vector machines", 2016, eqs. (61)-(62) and (69)-(76).
@@ -45,12 +45,12 @@ from sklearn.utils._param_validation import StrOptions
 from gramless._core.constraints import NON_NEGATIVE, POSITIVE_INTEGER, estimator
 from gramless.images.transformer import ImageTransformer
 
-# Added to the norm of a block, as in scikit-image, so that an empty block stays finite.
+# Added to the norm of a block, as in scikit-image, so that a block of zeros is not divided by zero.
 _EPSILON = 1e-5
 
 
 def centre_and_normalise(V: np.ndarray) -> np.ndarray:
-    """Centre the rows of a float array and scale them to unit norm, in place; constant rows become zero."""
+    """Centre the rows of a float array and scale the rows to unit norm, in place; constant rows become zero."""
     mean = V.mean(axis=1, keepdims=True)
     V -= mean
     norm = np.sqrt(np.einsum("ij,ij->i", V, V))[:, None]
@@ -64,8 +64,8 @@ def centre_and_normalise(V: np.ndarray) -> np.ndarray:
 class UnitNormalizer(OneToOneFeatureMixin, ImageTransformer):
     """Centre every image and scale it to unit norm, all channels together.
 
-    Inner products of the results are cosines, so that polynomial kernels of them stay in [-1, 1]. Unlike
-    `sklearn.preprocessing.Normalizer`, it centres each image.
+    Inner products of normalised images are cosines in [-1, 1], and so are their powers in polynomial kernels. Unlike
+    `sklearn.preprocessing.Normalizer`, `UnitNormalizer` centres each image.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class UnitNormalizer(OneToOneFeatureMixin, ImageTransformer):
 class Scale01(OneToOneFeatureMixin, ImageTransformer):
     """Scale the intensities of every image to [0, 1], all channels together.
 
-    Unlike `sklearn.preprocessing.MinMaxScaler`, it scales each image, not each column.
+    Unlike `sklearn.preprocessing.MinMaxScaler`, `Scale01` scales each image, not each column.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Scale01(OneToOneFeatureMixin, ImageTransformer):
 
 @estimator
 class GaussianWindow(OneToOneFeatureMixin, ImageTransformer):
-    """Multiply every image by a Gaussian centred on it, which fades out the border.
+    """Multiply every image by a Gaussian around its centre, which darkens the border of the image.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def _gradients(images: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _normalise_blocks(V: np.ndarray, norm: str) -> np.ndarray:
-    """Normalise the last axis."""
+    """Return the histograms of blocks, on the last axis of `V`, normalised by the norm of the given name."""
     if norm == "none":
         return V
     if norm == "l1":
@@ -290,7 +290,7 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     blocks: int = field(default=2, kw_only=False)
     norm: str = "l2-hys"
 
-    # The arrays of `_transform_block` have 8 bytes per number.
+    # `_copies` is large because the temporary arrays of `_transform_block` have 8 bytes per value.
     _copies = 20
 
     def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -304,8 +304,8 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
         height, width, n_cells = n_rows * cell, n_columns * cell, n_rows * n_columns
         cell_of_pixel = (np.arange(height)[:, None] // cell) * n_columns + np.arange(width) // cell
         down, across, magnitude = (g[:, :height, :width] for g in _gradients(images.astype(dtype)))
-        # In degrees, horizontal and vertical edges lie exactly on the limits of the bins. Opposite gradients have the
-        # same direction; the modulus may round up to 180, which belongs to the last bin.
+        # Angles are in degrees, because horizontal and vertical edges are then exactly on the limits of bins. Opposite
+        # gradients have the same direction; the modulus may round up to 180 degrees, which belong to the last bin.
         degrees = np.mod(np.rad2deg(np.arctan2(down, across)), 180)
         bin_of_pixel = (degrees * bins / 180).astype(np.int64)
         np.minimum(bin_of_pixel, bins - 1, out=bin_of_pixel)
@@ -352,8 +352,8 @@ class SpectrumFeatures(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
         out = np.empty((n, d + half), dtype)
         pixels, magnitudes = out[:, :d], out[:, d:]
         pixels[:] = images.reshape(n, d)
-        # Pixels are normalised before the transform: the scale of the spectrum cancels in its own normalisation, and a
-        # constant image, whose centring leaves rounding errors, is then exactly zero.
+        # Normalise pixels before the Fourier transform, so that a constant image becomes exactly zero, not rounding errors.
+        # Other images have the same result, because normalising the magnitudes cancels the scale of the pixels.
         centre_and_normalise(pixels)
         columns = pixels.reshape(images.shape).transpose(0, 3, 2, 1).reshape(n, d)
         np.sqrt(np.abs(rfft(columns, axis=1)[:, :half]), out=magnitudes)

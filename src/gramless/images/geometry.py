@@ -1,18 +1,18 @@
-"""Crop and deskew images by linear interpolation along one axis; reflections, rotations and shifts of pixels.
+"""Cropping and deskewing of images by linear interpolation along an axis; reflections, rotations and shifts of pixels.
 
     Crop      stretch the bounding box of the pixels above a threshold to the full image, rows first, then columns
     Deskew    out[r, c] = in[r, c + a (r - r0)],    r0 the centre of mass
 
-The slope a of each image comes from its second moments, a = sum I (r - r0)(c - c0) / sum I (r - r0)^2, or from its dominant
-line: the Hough transform sums the intensities along every line c cos(t) - r sin(t) = rho with |t| up to `max_angle`, and a
-= tan(t) for the largest sum. The transform is linear, so it is one product with a sparse matrix for all images of a block.
-Time O(n d), with the Hough transform O(n d n_angles); memory of one block of images. `scipy.ndimage.map_coordinates`
-returns the same values in four times the time.
+The slope a of each image comes from the second moments of its intensities I, a = sum I (r - r0)(c - c0) / sum I (r - r0)^2,
+or from its dominant line: the Hough transform sums the intensities along every line c cos(t) - r sin(t) = rho with |t| up to
+`max_angle`, and a = tan(t) for the largest sum. The Hough transform is linear, so that one product with a sparse matrix
+transforms all images of a block. Time O(n d), with the Hough transform O(n d n_angles), for n images of d values; memory for
+one block of images. `scipy.ndimage.map_coordinates` returns the same values in four times the time.
 
-Reflections, rotations and small shifts are permutations of pixels: one row of column indices per transform, the identity
-first, so that `flat[:, row]` are the transformed images. `gramless.kernels.Invariant` averages a kernel over them, and
-`virtual_examples` adds transformed copies to the training images (DeCoste and Schoelkopf, "Training invariant support vector
-machines", 2002).
+Reflections, rotations and small shifts only reorder or repeat pixels. Each transform is a row of pixel indices, so that
+`flat[:, row]` are the transformed images; the first row is the identity. `gramless.kernels.Invariant` averages a kernel over
+transforms, and `virtual_examples` returns transformed copies of training images (DeCoste and Schoelkopf, "Training invariant
+support vector machines", 2002).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from gramless._core.constraints import POSITIVE, estimator
 from gramless.images.transformer import ImageTransformer, image_shape
 
-# Lines whose sum is at least this fraction of the largest one belong to the same stroke.
+# Lines whose sum of intensities is at least this fraction of the largest sum belong to the same stroke.
 _DOMINANT = 0.9
 
 
 def _sample_columns(images: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Interpolate images (n, h, w, c) along the columns at positions (n, h or 1, m) in pixels; zero outside the image."""
+    """Interpolate each row of images (n, h, w, c) at column positions (n, h or 1, m) in pixels; zero outside the image."""
     width = images.shape[2]
     left = np.floor(positions)
     share = (positions - left)[..., None]
@@ -52,7 +52,7 @@ def _sample_columns(images: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def _extent(occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first True of each row and the length up to the last True; rows without True have full length."""
+    """Return the index of the first True of each row and the length up to the last True; all of a row without True."""
     side = occupied.shape[1]
     not_empty = occupied.any(axis=1)
     first = np.where(not_empty, occupied.argmax(axis=1), 0)
@@ -64,8 +64,8 @@ def _extent(occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def hough_matrix(height: int, width: int, angles: tuple[float, ...], dtype: np.dtype) -> tuple[csr_array, int]:
     """Return the (n_angles * n_offsets, height * width) matrix that sums a flat image along lines, and n_offsets.
 
-    A pixel counts for the two offsets next to c cos t - r sin t with weights of linear interpolation: rounding to one
-    offset would favour some angles by chance.
+    A pixel is added to the two integer offsets next to c cos t - r sin t, with weights of linear interpolation, because
+    rounding to one offset would favour some angles by chance.
     """
     r, c = np.divmod(np.arange(height * width), width)
     reach = int(np.ceil(np.hypot(height, width)))
@@ -132,7 +132,8 @@ class Crop(OneToOneFeatureMixin, ImageTransformer):
             centre = first + (length - 1) / 2
             where = centre[:, None] + (np.arange(side) - (side - 1) / 2) * step[:, None]
             if not self.keep_aspect:
-                # Half a pixel at each end is outside the box: repeat the edge instead of interpolating with zeros.
+                # The outermost positions are up to half a pixel outside the bounding box: repeat the pixels at its edge
+                # instead of interpolating with zeros.
                 where = np.clip(where, first[:, None], (first + length - 1)[:, None])
             # The first pass interpolates along the rows of the image, the second along its columns.
             images = _sample_columns(images.transpose(0, 2, 1, 3), where.astype(dtype)[:, None, :])
@@ -199,12 +200,12 @@ class Deskew(OneToOneFeatureMixin, ImageTransformer):
             lines, n_offsets = hough_matrix(height, width, tuple(angles.tolist()), dtype)
             sums = lines @ np.ascontiguousarray(grey.reshape(len(grey), -1).T)
             strongest = sums.reshape(len(angles), n_offsets, len(grey)).max(axis=1)
-            # A thick stroke has strong lines over a range of angles; the mean of the range is its slant. For a blank
-            # image all sums are equal and the mean is 0.
+            # A thick stroke has strong lines over a range of angles; the mean of these angles is the slant. For a blank
+            # image all sums are equal and the mean angle is 0.
             strong = strongest >= _DOMINANT * strongest.max(axis=0)
             slope = np.tan(angles @ strong / strong.sum(axis=0)).astype(dtype)
         else:
-            # The columns need no centring because sum I (r - r0) is zero.
+            # Column indices need no centring, because the sum of the intensities times r - r0 is zero.
             joint, spread = np.sum(r * (grey @ columns), axis=1), np.sum(r**2 * mass, axis=1)
             steepest = np.tan(np.deg2rad(self.max_angle))
             slope = np.divide(joint, spread, out=np.zeros_like(joint), where=spread > 0).clip(-steepest, steepest)
@@ -212,12 +213,12 @@ class Deskew(OneToOneFeatureMixin, ImageTransformer):
 
 
 def _pixel_indices(shape: Any) -> np.ndarray:
-    """Return the indices of the pixels in an array of the shape of the image."""
+    """Return the flat indices of the pixels in an array of the shape of the image."""
     return np.arange(int(np.prod(shape))).reshape(image_shape(tuple(shape), None, vectors_allowed=False))
 
 
 def mirror_columns(shape: Any) -> np.ndarray:
-    """Return the identity and the reflection that swaps left and right.
+    """Return the pixel indices of the identity and of the reflection that swaps left and right.
 
     Parameters
     ----------
@@ -241,7 +242,7 @@ def mirror_columns(shape: Any) -> np.ndarray:
 
 
 def rotation_columns(shape: Any) -> np.ndarray:
-    """Return the rotations of square images by 0, 90, 180 and 270 degrees.
+    """Return the pixel indices of the rotations of square images by 0, 90, 180 and 270 degrees.
 
     Parameters
     ----------
@@ -266,14 +267,14 @@ def rotation_columns(shape: Any) -> np.ndarray:
 
 
 def shift_columns(shape: Any, pixels: int = 1) -> np.ndarray:
-    """Return the shifts by at most `pixels` rows and columns; the border is repeated.
+    """Return the pixel indices of all shifts by at most `pixels` rows and columns, which repeat pixels of the border.
 
     Parameters
     ----------
     shape : (height, width) or (height, width, channels)
         Shape of one image.
     pixels : int, default=1
-        Largest shift along each axis.
+        Largest shift along each axis, in pixels.
 
     Returns
     -------
@@ -296,7 +297,7 @@ def shift_columns(shape: Any, pixels: int = 1) -> np.ndarray:
 
 
 def virtual_examples(X: Any, y: Any, transforms: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return images and labels together with those of all transformed copies.
+    """Return a copy of all images for each transform, and the labels of the copies.
 
     Parameters
     ----------
@@ -305,14 +306,14 @@ def virtual_examples(X: Any, y: Any, transforms: Any) -> tuple[np.ndarray, np.nd
     y : array of shape (n,)
         Labels.
     transforms : array of int of shape (n_transforms, n_pixels)
-        Result of `mirror_columns`, `rotation_columns` or `shift_columns`, or several of them concatenated.
+        Result of `mirror_columns`, `rotation_columns` or `shift_columns`, or several such arrays concatenated.
 
     Returns
     -------
     X : array of shape (n * n_transforms, ...)
         All images under the first transform, then under the second, and so on.
     y : array of shape (n * n_transforms,)
-        Their labels.
+        Labels of the transformed images.
 
     References
     ----------

@@ -1,15 +1,15 @@
 """Features of images from a dictionary of patches: rectified correlations with typical patches, averaged by region.
 
-1. Every patch is centred and divided by sqrt(variance + contrast); pixels are divided by their range.
+1. Pixels are divided by their range; every patch is centred and divided by sqrt(variance + contrast).
 2. The patches are whitened with `whitening` added to the eigenvalues of their covariance.
-3. The atoms are the centroids of spherical k-means on a sample of patches.
-4. A patch activates an atom, and its negative, by max(0, +-<atom, patch> - threshold).
-5. Activations are averaged over a grid of cells; then the square root is taken, the mean
-   of the sample is subtracted, and rows are scaled to unit norm.
-6. With `n_components`, rows are projected on the leading right singular vectors of the sample.
+3. The atoms of the dictionary are the centroids of spherical k-means on a sample of patches.
+4. The activation of an atom, or of its negative, by a patch is max(0, +-<atom, patch> - threshold).
+5. Activations are averaged over the cells of a grid, and the square roots of the averages are the features of an image.
+   The mean features of a sample of images are subtracted, and feature vectors are scaled to unit norm.
+6. With `n_components`, feature vectors are projected on the leading right singular vectors of the features of the sample.
 
-Inner products of rows are cosines. The matrix product takes 2 n positions atoms d operations, the other steps half of its
-time. Memory: the result and a few images per thread, because the (images, positions, atoms) activations are never stored.
+Inner products of unit vectors are cosines. Activations of n images take 2 n positions atoms d operations for patches of d
+values; the other steps take half of that time. Memory: the result and a few images per thread; activations are not stored.
 References: Coates and Ng, "The importance of encoding versus training with sparse coding and vector quantization", 2011;
 Kurugodu and Kongara, "KMeans kernel classifier", 2023, for spherical k-means on patches.
 """
@@ -41,9 +41,9 @@ from gramless.images.projection import leading_directions, n_sample_rows
 from gramless.images.transformer import ImageInputMixin, pixel_range, read_images, sample_images
 from gramless.images.tuning import TUNING
 
-# Rows with a smaller norm belong to images without contrast; they are rounding errors and are set to zero.
+# Feature vectors with a smaller norm are rounding errors from images without contrast, and are set to zero.
 _NO_NORM = 1e-12
-# Float64 values per patch in spherical k-means: norm, mass, label, cosine and temporaries of these.
+# Number of float64 values per patch in spherical k-means: norm, mass, label, cosine and temporary copies of these values.
 _CLUSTERING_VALUES = 8
 
 
@@ -70,17 +70,17 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         Value added to the eigenvalues of the covariance of the patches; None is 0.1, or 0.01 for colour images. `numpy.inf`
         disables the whitening.
     threshold : float, default=1.0
-        Value subtracted from an activation, in standard deviations of whitened patches.
+        Value subtracted from the inner product of an atom and a patch, in standard deviations of whitened patches.
     signs : {1, 2}, default=2
         If 2, the negative of each atom has a feature of its own.
     root : bool, default=True
-        Whether to take square roots of the averages.
+        Whether features are square roots of the averaged activations.
     mirror : bool, default=False
         If True, half of the atoms are mirror images of the others, and the features are sums and differences of mirrored
-        pairs, the differences last: reflecting an image changes the signs of its last `n_odd_` columns and nothing else,
-        which `gramless.kernels.Reflected` uses.
+        pairs, the differences last: reflecting an image changes the signs of its last `n_odd_` features and nothing else.
+        The kernel `gramless.kernels.Reflected` uses this property.
     n_components : int or None, default=None
-        Number of features. If given, features are projected on this number of leading directions of the sample.
+        Number of features. If given, features are projected on this number of leading singular vectors of the sample.
     n_images : int, default=10000
         Number of random images from which the dictionary is learned.
     n_patches : int, default=400000
@@ -90,8 +90,8 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
     shape : (height, width) or (height, width, channels), optional
         Shape of one image if the rows of X are flat; None assumes square grey images.
     dtype : {"float32", "float64", "uint8"}, default="float32"
-        Data type of the result. With `"uint8"` features are the square roots in steps of 1/255 of the largest value in the
-        sample: neither centred nor scaled nor projected, in a quarter of the memory.
+        Data type of the result. With `"uint8"`, features are the square roots in steps of 1/255 of the largest value in the
+        sample, in a quarter of the memory of float32; they are not centred, scaled or projected.
     device : {"cpu", "cuda", "auto"} or None, default=None
         Device of the computation; None uses the device of the data.
     memory_budget : str, int, float or None, default=None
@@ -107,11 +107,11 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
     atoms_ : array of shape (n_atoms, patch values)
         Unit vectors in the whitened space.
     patches_ : array of shape (n_atoms, height, width, channels)
-        The atoms as patches of pixels, for display.
+        Patches of pixels that correspond to the atoms, for display.
     image_shape_ : (height, width, channels)
         Shape of the training images.
     mean_ : array of shape (n_features,)
-        Mean features of the sample.
+        Mean features of the random images from which the dictionary is learned.
     components_ : list of arrays, or None
         Directions of the projection as columns; with `mirror` one array for the sums and one for the differences.
     n_odd_ : int
@@ -254,7 +254,7 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
 
     @property
     def patches_(self) -> np.ndarray:
-        """Atoms as patches of pixels: for each atom, the patch of given contrast with the largest activation."""
+        """Patches of pixels: for each atom, the patch that activates the atom most among patches of equal contrast."""
         height, width = self._geometry.patch
         return self.filters_[:-1].T.reshape(-1, height, width, self.image_shape_[2])
 
@@ -319,7 +319,7 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
 
     @property
     def _bytes_per_image(self) -> int:
-        """Memory for the pixels, the features and the finished row of an image."""
+        """Bytes of memory for the pixels, the pooled features and the returned features of an image."""
         return 4 * (2 * int(np.prod(self.image_shape_)) + (4 if self.mirror else 3) * self.n_features_)
 
     def _batch_bytes(self, device: str) -> int:
@@ -328,7 +328,7 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
     # Steps of `fit`
 
     def _sample_patches(self, images: Array, rng: np.random.Generator) -> Array:
-        """Return at most `n_patches` normalised patches, the same number from each image."""
+        """Return about `n_patches` normalised patches, or all if there are fewer, the same number from each image."""
         geometry = self._geometry
         n, positions = images.shape[0], geometry.n_positions
         each = min(positions, -(-int(self.n_patches) // n))
@@ -346,7 +346,7 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
     def _learn_atoms(
         self, patches: Array, rng: np.random.Generator, callback: Callable[[int], None]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the atoms, and the filters (one column per atom, a last row of offsets) that apply the whitening too."""
+        """Return the atoms, and filters that include the whitening, with one column per atom and offsets in the last row."""
         height, width = self._geometry.patch
         n, d = patches.shape
         k = -(-int(self.n_atoms) // 2) if self.mirror else int(self.n_atoms)
@@ -355,7 +355,7 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         mean, covariance = _moments(xa.to_numpy(patches))
         flip = np.arange(d).reshape(height, width, -1)[:, ::-1].ravel()
         if self.mirror:
-            # Mean and covariance of the sample together with the mirror images of its patches.
+            # Compute mean and covariance as if the sample also had the mirror images of its patches.
             mean = (mean + mean[flip]) / 2
             covariance = (covariance + covariance[np.ix_(flip, flip)]) / 2
         ridge = self.whitening if self.whitening is not None else (0.01 if self.image_shape_[2] > 1 else 0.1)
@@ -414,14 +414,14 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         return xa.astype(images, np.float32) * (1 / self.pixel_range_)
 
     def _pooled(self, images: Array) -> Array:
-        """Return the averages of the activations, or their square roots."""
+        """Return the activations averaged by cell, or the square roots of the averages if `root` is True."""
         images = self._scaled(images)
         out = xa.empty((images.shape[0], self.n_features_), images)
         PatchEncoder(self.filters_, self._geometry, self._contrast, float(self.threshold), self.signs == 2).pool(images, out)
         return xa.sqrt_(out) if self.root else out
 
     def _halves(self, features: Array) -> list[Array]:
-        """Return sums and differences of mirrored pairs, scaled to the norm of the pairs; without `mirror` all features."""
+        """Return sums and differences of mirrored pairs of features, scaled by sqrt(1/2); without `mirror`, all features."""
         if self.pairs_ is None:
             return [features]
         first, second = (features[:, xa.indices(columns, features)] for columns in self.pairs_)
@@ -432,7 +432,7 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         return [sums, first]
 
     def _finished(self, features: Array, dtype: np.dtype) -> Array:
-        """Return pooled features as uint8, or centred, scaled and projected."""
+        """Return pooled features as uint8, or centred, scaled and projected pooled features as floats."""
         if dtype == np.uint8:
             features *= 255 / self.highest_
             return xa.astype(xa.clip_above_(features + 0.5, 255.0), dtype)
@@ -448,7 +448,7 @@ class PatchDictionary(ImageInputMixin, ClassNamePrefixFeaturesOutMixin, Transfor
 
 
 def _to_unit(features: Array, mean: np.ndarray) -> Array:
-    """Subtract the mean from the rows and scale them to unit norm, in place."""
+    """Subtract the mean from the rows of `features` and scale the rows to unit norm, in place."""
     features -= xa.like(mean, features)
     norms = xa.sqrt_(xa.square_norms(features))
     xp = xa.namespace(features)

@@ -1,8 +1,8 @@
 """All square patches of every image as normalised vectors.
 
 An image of h x w pixels has ((h - l) / s + 1) ((w - l) / s + 1) patches of side l at stride s: 16 patches of 25 x 25 for a
-digit of 28 x 28. Each patch is centred and scaled to unit norm; a constant patch becomes zero. The patches are views of the
-images until a block of them is normalised, so `iterate` never stores more than one block. Time O(n p l^2).
+digit of 28 x 28. Each patch is centred and scaled to unit norm; a constant patch becomes zero. Patches are views of the
+images until a block of patches is normalised, so `iterate` never stores more than one block. Time O(l^2) for each patch.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Patches(ImageTransformer):
     """Extract all patches of every image, one row per patch, ordered by image.
 
     The result has more rows than there are images, so `Patches` cannot be a step of a pipeline with `y`; use
-    `gramless.PatchClassifier` instead. Unlike `sklearn.feature_extraction.image.PatchExtractor`, it normalises patches and
-    can iterate over them in bounded memory.
+    `gramless.PatchClassifier` instead. Unlike `sklearn.feature_extraction.image.PatchExtractor`, `Patches` normalises
+    patches and can iterate over patches in bounded memory.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Patches(ImageTransformer):
         Returns
         -------
         array of shape (n * per_image, patch_height * patch_width * channels)
-            One row per patch, those of one image after the other.
+            One row per patch; all patches of the first image, then all patches of the second image, and so on.
         """
         rows = super().transform(X)
         return rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
@@ -118,9 +118,9 @@ class Patches(ImageTransformer):
         Yields
         ------
         rows : slice
-            Images of the block.
+            Slice of the images in the block.
         patches : array of shape (images * per_image, patch_height * patch_width * channels)
-            Their patches.
+            Patches of the images in the block.
         """
         images, _, dtype = self._read(X, reset=False)
         width = self._width(images.shape[1:])
@@ -129,7 +129,7 @@ class Patches(ImageTransformer):
             yield rows, self._transform_blocks(images[rows], dtype).reshape(-1, width)
 
     def _size(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Return height and width of a patch; 25 pixels for images of 28 pixels, as in the paper, and in proportion."""
+        """Return the height and width of a patch; by default 25 / 28 of the shorter side of the image, rounded."""
         side = max(1, round(min(shape[0], shape[1]) * 25 / 28))
         return (side, side) if self.patch_size is None else integer_pair("patch_size", self.patch_size)
 
@@ -140,7 +140,7 @@ class Patches(ImageTransformer):
     def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
         each, stride = self.per_image(images.shape[1:]), int(self.stride)
         windows = sliding_window_view(images, self._size(images.shape[1:]), axis=(1, 2))[:, ::stride, ::stride]
-        # Channels last, as in the images.
+        # Move the channels to the last axis, as in the input images.
         rows = windows.transpose(0, 1, 2, 4, 5, 3).reshape(len(images) * each, -1).astype(dtype)
         if self.normalise:
             centre_and_normalise(rows)

@@ -1,11 +1,11 @@
-"""Leading right singular vectors of a set of rows, from the inner products of a sample of them.
+"""Leading right singular vectors of a matrix, from the inner products of a sample S of its rows.
 
     G = S S^T = U diag(s^2) U^T,    V = S^T U / s
 
-S has two random rows for each direction, or all rows if there are few. 1,000 directions from 2,000 images of CIFAR-10
-preserve 94.9 % of the squared norm of new rows. Time O(m^2 d + m^3 + m d k) for m rows, almost all of it in matrix products;
-memory O(m d + m^2 + d k) in addition to the rows. Reference: Drineas, Kannan and Mahoney, "Fast Monte Carlo algorithms for
-matrices II", 2006.
+S has two random rows for each requested direction, or all rows of a small matrix. 1,000 directions from 2,000 images of
+CIFAR-10 preserve 94.9 % of the squared norm of new rows. For m sampled rows of d values and k directions: time O(m^2 d + m^3
++ m d k), almost all of which is in matrix products; memory O(m d + m^2 + d k) in addition to the rows. Reference: Drineas,
+Kannan and Mahoney, "Fast Monte Carlo algorithms for matrices II", 2006.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gramless._core import arrays as xa
 from gramless._core.arrays import Array
 from gramless.images.tuning import TUNING, ImageTuning
 
-# Random sign vectors; each one reveals a deviation from orthonormality with a probability of at least one half.
+# Number of random sign vectors; each vector detects columns that are not orthonormal with a probability of at least 1/2.
 _PROBES = 8
-# Bound on the rounding error of a sum of d terms in units of eps * sqrt(d).
+# Bound on the rounding error of a sum of d terms, in units of sqrt(d) times the rounding error eps of the data type.
 _ROUNDING = 4
 
 
@@ -28,7 +28,7 @@ def n_sample_rows(n: int, k: int, tuning: ImageTuning = TUNING) -> int:
 
 
 def leading_directions(X: Array, k: int) -> tuple[Array, np.ndarray]:
-    """Return the k right singular vectors of X with the largest singular values, as columns, and these values."""
+    """Return the k right singular vectors of X with the largest singular values, as columns, and the singular values."""
     n, d = X.shape
     k = min(k, n, d)
     wide = d > n
@@ -43,11 +43,11 @@ def leading_directions(X: Array, k: int) -> tuple[Array, np.ndarray]:
 
 
 def _orthonormal(A: Array) -> Array:
-    """Return orthonormal columns from columns that are orthogonal up to rounding, changing the first ones least.
+    """Orthonormalise columns that are orthogonal up to rounding, with the smallest changes to the first columns.
 
     The Gram matrix of unit columns is close to the identity, so its Cholesky factor is exact to rounding (Yamamoto,
-    Nakatsukasa, Yanagisawa and Fukaya, "Roundoff error analysis of the CholeskyQR2 algorithm", 2015). Columns of
-    zero singular values consist of rounding errors and need not be orthogonal: these cases use a QR decomposition.
+    Nakatsukasa, Yanagisawa and Fukaya, "Roundoff error analysis of the CholeskyQR2 algorithm", 2015). Columns of zero
+    singular values consist of rounding errors and may not be orthogonal; then a QR decomposition of the matrix is used.
     """
     norms = xa.sqrt_(xa.square_norms(A.T))
     if float(norms.min()) > 0:

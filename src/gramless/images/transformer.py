@@ -1,8 +1,8 @@
 """Images in any layout as arrays of shape (n, height, width, channels), and the base class of the image transformers.
 
-Arrays, tensors and streams of images may be flat or not. A transformer defines a function from a block of images to a block
-of results. The base class validates the input, allocates the result once and applies the function block by block in parallel
-threads, so that the memory beyond input and output is a few `ImageTuning.block_bytes` per thread for any number of images.
+Input images are arrays, tensors or streams, with or without flat rows. A transformer defines a function from a block of
+images to a block of results. The base class validates the input, allocates the result once and applies the function block by
+block in parallel threads: memory in addition to input and result is a few `ImageTuning.block_bytes` per thread for any n.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ImageShape = tuple[int, int, int]
 
 
 def flatten_images(X: Any) -> tuple[Any, tuple[int, ...]]:
-    """Return X with one flat row per image, and the shape of one image in X, which is () if X was flat."""
+    """Return X with one flat row per image, and the shape of one image in X, or () if X has flat rows."""
     X = np.asarray(X) if isinstance(X, list | tuple) else X
     if getattr(X, "ndim", 2) <= 2:
         return X, ()
@@ -60,9 +60,9 @@ def image_shape(row_shape: tuple[int, ...], shape: Any, *, vectors_allowed: bool
 
 
 def read_images(estimator: Any, X: Any, shape: Any, *, expected: ImageShape | None = None) -> Array:
-    """Return finite images (n, height, width, channels) in their own dtype.
+    """Return images of shape (n, height, width, channels) in the dtype of X, after the input validation of scikit-learn.
 
-    In `fit`, `expected` is None; later it is the shape of the training images, and other shapes raise `ValueError`.
+    `expected` is None in `fit`, and else the shape of the training images; images of other shapes raise `ValueError`.
     """
     X, layout = flatten_images(X)
     if expected is not None and layout and (*layout, 1)[:3] != expected:
@@ -76,7 +76,7 @@ def read_images(estimator: Any, X: Any, shape: Any, *, expected: ImageShape | No
 
 
 def sample_images(estimator: Any, X: Any, shape: Any, n: int, rng: np.random.RandomState) -> Array:
-    """Return at most n images drawn at random from an array or a stream, for a fit."""
+    """Return at most n random images from the array or stream X."""
     if isinstance(X, Stream):
         rows, _, _ = X.sample(n, rng)
         return read_images(estimator, rows, shape)
@@ -102,7 +102,7 @@ def integer_pair(name: str, value: Any) -> tuple[int, int]:
 
 
 def patch_positions(image_shape: tuple[int, ...], patch: tuple[int, int], stride: int) -> tuple[int, int]:
-    """Return the rows and columns of the positions of a patch in an image."""
+    """Return how many positions a patch has along the height and along the width of an image."""
     height, width = image_shape[:2]
     if patch[0] > height or patch[1] > width:
         raise ValueError(f"patch_size {patch[0]} x {patch[1]} is larger than the images of {height} x {width} pixels.")
@@ -110,7 +110,7 @@ def patch_positions(image_shape: tuple[int, ...], patch: tuple[int, int], stride
 
 
 class ImageInputMixin:
-    """Estimator that accepts images, and flat rows if `shape` is given."""
+    """Mixin that tags an estimator as accepting images, and flat rows if `shape` is given."""
 
     shape: Any
 
@@ -127,7 +127,7 @@ class ImageTransformer(TransformerMixin, BaseEstimator):
 
     # True if the transformation does not depend on the geometry of the image, so that any vector is accepted.
     _vectors_allowed = False
-    # Temporary arrays of a block, each of the size of the images or of the results, whichever is larger.
+    # Number of temporary arrays of a block, each of the size of the images or of the results, whichever is larger.
     _copies = 2
 
     shape: Any = None
@@ -159,7 +159,7 @@ class ImageTransformer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (n, height, width), (n, height, width, channels) or (n, n_features)
-            Images; float64 gives float64, all other types give float32.
+            Images. The data type of the result is `numpy.result_type(X, numpy.float32)`.
 
         Returns
         -------
@@ -171,13 +171,13 @@ class ImageTransformer(TransformerMixin, BaseEstimator):
         return out.reshape(len(images), *layout) if out.ndim == 4 else out
 
     def _transform_block(self, images: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        """Return the results for images (n, height, width, channels): such images, or rows of features."""
+        """Return transformed images of shape (n, height, width, channels), or one row of features for each image."""
         raise NotImplementedError
 
     def _transform_blocks(
         self, images: np.ndarray, dtype: np.dtype, n_jobs: int | None = None, tuning: ImageTuning = TUNING
     ) -> np.ndarray:
-        """Return the results of all images, computed in blocks by `n_jobs` threads."""
+        """Return the results of `_transform_block` for all images, computed in blocks by `n_jobs` threads."""
         one = self._transform_block(images[:1], dtype)
         out = np.empty((len(images), *one.shape[1:]), dtype)
 

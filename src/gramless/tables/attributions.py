@@ -1,13 +1,13 @@
 """Shapley values of the columns of a table: how much each column moves a prediction away from the mean prediction.
 
-    v(S) = mean over background rows b of f(x_S, b_rest)         f with the columns S of x and the other columns of b
-    phi_j = mean over orders of v(columns up to j) - v(columns before j)
+    v(S) = mean over background rows b of f(x_S, b_rest)      prediction f for the columns S of x and the other columns of b
+    phi_j = mean over orders of the columns of v(columns up to j) - v(columns before j)
 
-The values of all columns add up to the prediction minus the mean prediction of the background rows. Each background row
-gives one unbiased estimate of all values: by all subsets of columns if there are few, else by one random order and its
-reverse (Mitchell, Cooper, Frank and Holmes, "Sampling permutations for Shapley value estimation", 2022). The standard
-errors are those of the mean of these estimates. Cost: 2 (d + 1) predictions for each row and each background row of d
-columns, 2^d if that is at most `EXACT_SUBSETS`.
+The values phi_j of all columns add up to the prediction for x minus the mean prediction for the background rows. Each
+background row gives one unbiased estimate of all phi_j: from all subsets of columns if the table has few columns, else from
+one random order of the columns and its reverse (Mitchell, Cooper, Frank and Holmes, "Sampling permutations for Shapley value
+estimation", 2022). The reported errors are standard errors of the mean of these estimates. Each pair of an explained row and
+a background row of d columns takes 2 (d + 1) predictions, or 2^d if 2^d is at most `EXACT_SUBSETS`.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ import numpy as np
 
 from gramless.tables.column_types import Encoded
 
-# Subsets of up to six columns are evaluated exactly: 64 predictions instead of 14 for each background row.
+# Largest number of column subsets that are all evaluated. Tables of up to six columns have at most 64 subsets; an order of
+# six columns and its reverse would take 14 predictions for each background row.
 EXACT_SUBSETS = 64
 
 
 @dataclass(frozen=True)
 class Attributions:
-    """Contributions of columns to predictions.
+    """Contributions of the columns of a table to predictions.
 
     Parameters
     ----------
     names : list of str
         Names of the columns.
     values : ndarray of shape (n, n_columns) or (n, n_columns, n_classes)
-        Difference that each column makes to each prediction; with `base`, they add up to the prediction.
+        Contribution of each column to each prediction; `base` plus the contributions of all columns is the prediction.
     errors : ndarray
-        Standard errors of `values` for other background rows and orders, of the same shape.
+        Standard errors of `values` due to the random choice of background rows and column orders, of the shape of `values`.
     base : ndarray of shape (n,) or (n, n_classes)
-        Mean prediction of the background rows of each explained row.
+        Mean prediction for the background rows that are drawn for each explained row.
     """
 
     names: list[str]
@@ -54,7 +55,7 @@ def shapley_values(
     n_samples: int,
     rng: np.random.RandomState,
 ) -> Attributions:
-    """Return the Shapley values of the columns; `places` has the numbers and codes of each column."""
+    """Return Shapley values of all columns for `rows`; `places` has the positions of each column in the encoded rows."""
     d = len(places)
     means, errors, bases = [], [], []
     for row in range(len(rows)):
@@ -74,18 +75,18 @@ def shapley_values(
 
 
 def _subsets(d: int) -> np.ndarray:
-    """Return all subsets of d columns as masks, the empty one first."""
+    """Return all subsets of d columns as boolean masks; the first mask is the empty subset."""
     return (np.arange(2**d)[:, None] >> np.arange(d)) % 2 == 1
 
 
 def _prefixes(rank: np.ndarray) -> np.ndarray:
-    """Return the masks of the first 0, 1, ... d columns by their ranks, followed by those in the reversed order."""
+    """Return masks of the first 0, 1, ... d columns in the order of their ranks, then such masks for the reversed order."""
     steps, ranks = np.arange(rank.shape[1] + 1)[:, None], rank[:, None, :]
     return np.concatenate([ranks < steps, ranks >= rank.shape[1] - steps], axis=1)
 
 
 def _mixed(row: Encoded, background: Encoded, masks: np.ndarray, places: list[tuple[np.ndarray, np.ndarray]]) -> Encoded:
-    """Return, for each background row and mask, that row with the values of `row` in the columns of the mask."""
+    """Return a copy of each background row for each mask, with the values of `row` in the columns of the mask."""
     n, m, _ = masks.shape
     numbers, codes = (np.repeat(part, m, axis=0) for part in (background.numbers, background.codes))
     flat = masks.reshape(n * m, -1)
@@ -97,7 +98,7 @@ def _mixed(row: Encoded, background: Encoded, masks: np.ndarray, places: list[tu
 
 
 def _from_subsets(outputs: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Return the Shapley values for each background row from the predictions of all subsets."""
+    """Return the Shapley values for each background row from the predictions for all subsets of columns."""
     d = masks.shape[1]
     sizes = masks.sum(axis=1)
     weights = np.array([factorial(s) * factorial(d - s - 1) / factorial(d) if s < d else 0.0 for s in range(d + 1)])
@@ -110,8 +111,8 @@ def _from_subsets(outputs: np.ndarray, masks: np.ndarray) -> np.ndarray:
 
 
 def _from_prefixes(outputs: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Return the mean of the gains of each column in an order and in its reverse, for each background row."""
+    """Return the change of the prediction by adding each column, as the mean of an order of the columns and its reverse."""
     gains = np.diff(outputs, axis=1)
-    # The reversed order begins after the d + 1 masks of the order, and has the column of rank d - 1 first.
+    # The masks of the reversed order follow the d + 1 masks of the order, and add the column of rank d - 1 first.
     steps = (rank[:, :, None], 2 * rank.shape[1] - rank[:, :, None])
     return np.mean([np.take_along_axis(gains, step, axis=1) for step in steps], axis=0)

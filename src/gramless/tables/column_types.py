@@ -1,14 +1,14 @@
 """Column types of a table, and the values of each column as numbers or category codes.
 
-    number     integers, floats, durations (as days), and strings that are numbers, also with currency or percent sign;
+    number     integers, floats, durations (as days), and strings that are numbers, also with a currency or percent sign;
                missing values are NaN
-    category   strings, booleans and categorical columns: a code for each level, -1 for missing and -2 for new values
-    date       dates and strings such as 2023-06-12, 12.06.2023 or 06/12/2023: days, and sine and cosine of the phase in
-               the year, the week and the day
-    text       strings that differ in almost every row, as hashed TF-IDF values where they predict the target
-    left out   constant columns, row numbers, columns of lists, and strings that differ in almost every row
+    category   strings, booleans and categorical columns: one code for each distinct value (level), -1 if missing, -2 if new
+    date       dates and strings such as 2023-06-12, 12.06.2023 or 06/12/2023, encoded as days since 1970, and as sine and
+               cosine of the phase in the year, the week and the day
+    text       strings that differ in almost every row, encoded as hashed TF-IDF values if these predict the target
+    left out   constant columns, row numbers, columns of lists, and texts that do not predict the target
 
-Data frames (pandas, polars, arrow) are read column by column through NumPy; an array is a table without column names.
+Data frames (pandas, polars, arrow) are read column by column as NumPy arrays; an array is a table without column names.
 """
 
 from __future__ import annotations
@@ -32,25 +32,29 @@ from gramless._core.missing_text import ALWAYS_MISSING, MISSING_NUMBERS
 from gramless.tables.target_encoding import MISSING, NEW, fit_effects
 
 MOST_LEVELS = 100
-# Levels from which the effects of a category are used besides its indicators, which share few rows each.
+# Number of levels above which a category gets effects on the target in addition to its indicators, because each of many
+# indicators is 1 in only few rows.
 _FEW_LEVELS = 30
 TARGET_ENCODED = " target-encoded"
-"""Ending of the scalings in which effects on the target replace the indicators of categories."""
+"""Ending of the names of scalings in which effects on the target replace the indicators of categories."""
 # Number of hash buckets for words: large enough that few words of a short text have the same bucket.
 _HASHED_FEATURES = 32
-# Rows of the regression that decides whether words are used, the smallest explained share of the variance, and the smallest
-# number of its standard errors: the ridge is chosen by the same errors, so two are not enough.
+# The words of a text column are used if a ridge regression on at most `_ROWS_FOR_WORDS` rows explains a share of the target
+# variance that is larger than `_SMALLEST_GAIN` and larger than `_STANDARD_ERRORS` standard errors of this share. Two
+# standard errors are not enough, because the ridge is chosen by the same residuals.
 _ROWS_FOR_WORDS = 4000
 _SMALLEST_GAIN = 0.02
 _STANDARD_ERRORS = 3.0
-# Share of the steps from row to row in one direction from which integers look like an identifier.
+# Integers look like an identifier if the numbers of increases and of decreases from row to row differ by at least this share
+# of the rows.
 _SAME_DIRECTION = 0.95
-# One column determines the target if it explains more than this share of at most this many rows; fewer rows, or fewer rows
-# outside of the most common class, may be explained by chance.
+# A single column determines the target if it predicts more than the share `_ALONE` of at most `_ROWS_ALONE` rows, or has a
+# rank correlation above `_ALONE` with a numeric target. With fewer than `_FEWEST_ROWS_ALONE` rows, or fewer than
+# `_FEWEST_OTHERS` rows outside the most common class, this could happen by chance.
 _ALONE, _ROWS_ALONE, _FEWEST_ROWS_ALONE, _FEWEST_OTHERS = 0.999, 1000, 50, 10
 _DAY = np.timedelta64(1, "D")
 PHASE_DIGITS = 9
-# The squares of a million numbers of this size can be added in float64.
+# Bound on the absolute value of a number: the sum of 2^40 squares of this size does not overflow float64.
 LARGEST_NUMBER = float(np.sqrt(np.finfo(np.float64).max)) / 2**20
 # Fewest rows for which a column with the integers 0 ... n - 1 or 1 ... n is taken as row numbers, not as a coincidence.
 _FEWEST_ROW_NUMBERS = 20
@@ -60,14 +64,14 @@ _CURRENCY = r"\s*(?:[$€£¥]|USD|EUR|GBP|CHF|JPY)?\s*"
 
 
 def _written_number(thousands: str, decimals: str) -> re.Pattern[str]:
-    """Return a pattern of numbers with a currency, a percent sign or separators of thousands; (5) is a negative number."""
-    # Separators between thousands may be spaces that do not break lines; a number with thousands does not begin with 0.
+    """Return a pattern of numbers with a currency, a percent sign or thousands separators; in parentheses, (5) means -5."""
+    # Thousands separators may be non-breaking spaces; a number with thousands separators does not begin with 0.
     digits = rf"(?:[1-9]\d{{0,2}}(?:[{thousands}' \u00a0\u202f]\d{{3}})+|\d+)(?:{decimals}\d+)?\s*%?{_CURRENCY}"
     signed = rf"(?:\s*[+-]{_CURRENCY}|{_CURRENCY}[+-]?){digits}"
     return re.compile(rf"{signed}|{_CURRENCY}\({_CURRENCY}{digits}\)\s*")
 
 
-# Patterns of numbers by the character before the decimals.
+# Regular expressions for numbers, by the name of the number format.
 _WRITTEN_NUMBER = {"decimal point": _written_number(",", r"\."), "decimal comma": _written_number(".", ",")}
 _PREPROCESSING = {
     "number": "scaled; median for missing values",
@@ -77,7 +81,7 @@ _PREPROCESSING = {
     "left out": "",
 }
 
-# Endings of the names of the numbers that encode a column, by its type.
+# Endings of the names of the numeric features that encode a column, by the type of the column.
 _NUMBER_NAMES = {
     "number": [""],
     "category": [],
@@ -88,7 +92,7 @@ USED_KINDS = tuple(_NUMBER_NAMES)
 
 
 class CellError(ValueError):
-    """A cell whose value does not have the type of its column; `row` counts from 0."""
+    """Error for a cell whose value does not have the type of its column; `row` counts from 0."""
 
     def __init__(self, row: int, column: str, value: Any, problem: str):
         super().__init__(f"row {row + 1:,}, column {column!r}: {value!r} {problem}")
@@ -97,7 +101,7 @@ class CellError(ValueError):
 
 @dataclass
 class Encoded:
-    """Rows as numbers (NaN if missing), category codes (-1 if missing, -2 if new) and effects of the categories."""
+    """Rows of a table as numbers (NaN if missing), category codes (-1 if missing, -2 if new) and effects of categories."""
 
     numbers: np.ndarray
     codes: np.ndarray
@@ -154,7 +158,7 @@ def column_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
 
 
 def _stored_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
-    """Return one column as a NumPy array in the type of the frame, and whether the frame declares it as categorical."""
+    """Return one column as a NumPy array, with durations not yet as days, and whether the frame declares it categorical."""
     if isinstance(X, ArrayFrame):
         return X.values[place], False
     if not is_frame(X):
@@ -162,7 +166,7 @@ def _stored_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
     if hasattr(X, "column_names"):
         column = X.column(place)
         declared = str(column.type).startswith("dictionary")
-        if declared:  # `to_numpy` replaces missing values of a dictionary by its last value
+        if declared:  # `to_numpy` would replace missing values of a categorical column by its last category
             column = column.cast(column.type.value_type)
         return column.to_numpy(zero_copy_only=False), declared
     if not hasattr(X, "iloc"):
@@ -202,7 +206,7 @@ def _is_number(value: Any) -> bool:
 
 
 def parsed_date(value: Any, order: str) -> np.datetime64 | None:
-    """Return a date, a time stamp or a string as UTC without a time zone; None for other values."""
+    """Return a date, a time stamp or the string of a date as datetime64 in UTC; return None for other values."""
     try:
         moment = datetime.datetime.fromisoformat(_iso_text(value, order)) if isinstance(value, str) else value
         if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
@@ -213,7 +217,7 @@ def parsed_date(value: Any, order: str) -> np.datetime64 | None:
 
 
 def _iso_text(text: str, order: str) -> str:
-    """Return a date in ISO 8601; `order` applies if the year is not first."""
+    """Return the string of a date in ISO 8601; `order` is the order of day and month if the year is not first."""
     found = _DATE.fullmatch(text)
     if found is None:
         return text
@@ -226,7 +230,7 @@ def _iso_text(text: str, order: str) -> str:
 
 
 def date_order(values: Iterable[Any], dates: str) -> tuple[str, bool]:
-    """Return "day first" or "month first" for a column of dates, and whether no value shows which one is meant."""
+    """Return "day first" or "month first" for a column of dates, and True if no value shows which of the two is correct."""
     found = [match for value in values if isinstance(value, str) and (match := _DATE.fullmatch(value)) and match[5]]
     if dates != "auto":
         return dates, False
@@ -239,7 +243,7 @@ def date_order(values: Iterable[Any], dates: str) -> tuple[str, bool]:
 
 
 def number_format(values: Iterable[Any]) -> str | None:
-    """Return "decimal point" or "decimal comma" if all values are numbers written in this way, else None."""
+    """Return "decimal point" or "decimal comma" if all values are numbers in this format, else None."""
     texts = [value for value in values if not _is_number(value)]
     if not all(isinstance(text, str) for text in texts):
         return None
@@ -247,9 +251,9 @@ def number_format(values: Iterable[Any]) -> str | None:
 
 
 def plain_number(value: Any, form: str) -> Any:
-    """Return a number in the given format without currency, percent sign, parentheses and separators; else the value.
+    """Return the string of a number without currency, percent sign, parentheses and separators, and other values unchanged.
 
-    With decimal commas, 1.200 is a number of thousands, although it is also a number with decimals.
+    In the format "decimal comma", the string "1.200" is the number 1200.
     """
     is_plain = form == "decimal point" and _is_number(value)
     if not isinstance(value, str) or is_plain or not _WRITTEN_NUMBER[form].fullmatch(value):
@@ -259,9 +263,9 @@ def plain_number(value: Any, form: str) -> Any:
 
 
 def category_name(value: Any) -> str:
-    """Return the level of a value that is not missing: its string; spellings of booleans and of integers are unified."""
+    """Return the level name of a value that is not missing: its string, equal for True and "true", and for 1 and 1.0."""
     if isinstance(value, (float, np.floating)) and value.is_integer():
-        value = int(value)  # integers with missing values are floats: the level is "1", not "1.0"
+        value = int(value)  # a column of integers with missing values has floats: the level is "1", not "1.0"
     text = str(value)
     return text.capitalize() if text.lower() in ("true", "false") else text
 
@@ -312,9 +316,9 @@ _CONVERT = {"number": _as_numbers, "date": _as_dates, "category": _as_categories
 
 
 def _numbers_the_rows(values: np.ndarray, name: str) -> bool:
-    """Return True if the integers are 0 ... n - 1 or 1 ... n in any order, or consecutive in a column without a name.
+    """Return True for the integers 0 ... n - 1 or 1 ... n in any order, or consecutive integers in a column without a name.
 
-    In sorted data such a column would reveal the target, and new rows have numbers that do not occur in training.
+    Row numbers reveal the target if rows are sorted by the target, and new rows have other row numbers than training rows.
     """
     if name.startswith("Unnamed: "):  # name that pandas gives to a column without a header
         return bool((np.diff(values) == 1).all())
@@ -325,12 +329,12 @@ def _numbers_the_rows(values: np.ndarray, name: str) -> bool:
 
 @dataclass(eq=False, repr=False)
 class TableColumns(BaseEstimator):
-    """Determines the types of the columns of a table, and encodes tables that have the same columns.
+    """Encoder that determines the types of the columns of a table, and encodes tables that have the same columns.
 
     Parameters
     ----------
     most_levels : int, default=100
-        Largest number of levels of a category that have indicator columns.
+        Largest number of levels of a category that is encoded by one indicator column for each level.
     text : {"auto", "leave out", "hash"}, default="auto"
         Treatment of a column whose strings differ in almost every row: hashed TF-IDF values of the words, or none. `"auto"`
         uses them if a ridge regression on them predicts left-out targets better than the mean does.
@@ -347,22 +351,22 @@ class TableColumns(BaseEstimator):
     kinds_ : list of {"number", "category", "date", "text", "left out"}
         Type of each column.
     left_out_ : dict
-        Reason for each column that is not used, by name.
+        Reason why a column is not used, by the name of the column.
     levels_ : list of ndarray of str
-        Sorted levels of each category.
+        Sorted levels (distinct values) of each category.
     effects_ : list of ndarray of shape (n_levels + 2, n_targets)
-        Effects of the levels of each category on the target, then of new levels and of missing values; without columns
-        for a category whose effects are not used.
+        For each category, the effects of its levels on the target, then the effects of new levels and of missing values.
+        The array of a category whose effects are not used has no columns.
     missing_ : list of int
         Number of missing values of each column.
     formats_ : dict
-        How strings of a column are converted, by name: "day first" or "month first" for dates, "decimal point" or "decimal
-        comma" for numbers; columns without an entry need no format.
+        Format of the strings in a column, by the name of the column: "day first" or "month first" for dates, "decimal
+        point" or "decimal comma" for numbers. Columns without an entry need no format.
     idf_ : dict
-        Inverse document frequencies of the hashed words of each text, by name.
+        Inverse document frequencies of the hashed words of each text column, by the name of the column.
     doubts_ : list of str
-        What should be checked before the model is used: dates whose order is not known, and columns that look like
-        identifiers.
+        Messages about columns that should be checked before the model is used: dates with an unknown order of day and
+        month, columns that look like identifiers, and columns that alone predict the target.
     """
 
     most_levels: int = MOST_LEVELS
@@ -372,14 +376,14 @@ class TableColumns(BaseEstimator):
 
     @classmethod
     def of_types(cls, types: dict[str, str], formats: Mapping[str, str] | None = None) -> TableColumns:
-        """Return an object for columns of known types, which can convert values but not encode categories."""
+        """Return `TableColumns` for columns of known types, which can convert values but cannot encode categories."""
         columns = cls(types=types)
         columns.formats_ = dict(formats or {})
         columns.names_, columns.kinds_, columns.left_out_, columns.levels_ = list(types), list(types.values()), {}, []
         return columns
 
     def fit(self, X: Any, y: Any = None) -> TableColumns:
-        """Determine the type of every column of `X`; the targets `y` decide which texts are used."""
+        """Determine the type of every column of `X`; the targets `y` decide which text columns are used."""
         self.names_ = column_names(X) if is_frame(X) else [f"column {k}" for k in range(X.shape[1])]
         requested = self._requested()
         self.kinds_: list[str] = []
@@ -418,7 +422,7 @@ class TableColumns(BaseEstimator):
         return self
 
     def _requested(self) -> dict[str, str]:
-        """Return the requested types by name; raise ValueError for unknown columns and types."""
+        """Return the types that the user requests, by column name; raise ValueError for unknown columns and types."""
         requested = {str(name): kind for name, kind in (self.types or {}).items()}
         unknown = sorted(set(requested) - set(self.names_))
         if unknown:
@@ -432,7 +436,7 @@ class TableColumns(BaseEstimator):
     def _kind(
         self, values: np.ndarray, known: np.ndarray, name: str, declared: bool, requested: str | None
     ) -> tuple[str, str]:
-        """Return the type of a column, and the reason if it is left out."""
+        """Return the type of a column, and the reason if the type is "left out"."""
         if len(known) == 0:
             return "left out", "no value anywhere"
         is_object = values.dtype.kind not in "iufbM"
@@ -483,7 +487,7 @@ class TableColumns(BaseEstimator):
             )
 
     def _fit_words(self, name: str, values: np.ndarray, y: Any, *, is_requested: bool) -> tuple[str, str]:
-        """Store how many texts contain each word; return the type of the column, and the reason if it is left out."""
+        """Store the inverse document frequencies of a text column; return its type, and the reason if it is left out."""
         counts = _hashed_words(values)
         self.idf_[name] = 1 + np.log((1 + len(values)) / (1 + (counts != 0).sum(axis=0)))
         is_used = is_requested or self.text == "hash"
@@ -509,13 +513,14 @@ class TableColumns(BaseEstimator):
         return {name: self._converted(kind, name, column_values(X, places[name])[0]) for name, kind in self.type_of.items()}
 
     def _converted(self, kind: str, name: str, values: np.ndarray) -> np.ndarray:
-        """Return the values of a column in the array type of its kind."""
-        # A requested order holds for columns that had ISO dates only. Files of version 0.1.0 do not have `formats_`.
+        """Return the values of a column as float64 for numbers, as datetime64 for dates, and else as objects."""
+        # Training columns with only ISO dates have no format: the order that the user requests applies to their new values.
+        # Model files of version 0.1.0 do not have `formats_`.
         form = getattr(self, "formats_", {}).get(name, self.dates if kind == "date" and self.dates != "auto" else None)
         return _CONVERT[kind](values, name, *([] if form is None else [form]))
 
     def encode(self, X: Any) -> Encoded:
-        """Return the rows of a table as numbers and codes; rows that are encoded already are returned unchanged."""
+        """Return the rows of a table as numbers, codes and effects; rows that are already encoded are returned unchanged."""
         if isinstance(X, Encoded):
             return X
         n = frame_rows(X)
@@ -534,21 +539,21 @@ class TableColumns(BaseEstimator):
                 numbers.extend((words if idf is None else _weighted_words(words, idf)).T)
             else:
                 places = {level: place for place, level in enumerate(self.levels_[len(codes)].tolist())}
-                for level, place in list(places.items()):  # files of version 0.1.0 may have the level "1.0" of a float
+                for level, place in list(places.items()):  # model files of version 0.1.0 may have the level "1.0" for 1
                     places.setdefault(level.removesuffix(".0"), place)
                 codes.append(np.array([places.get(value, NEW if value == value else MISSING) for value in values], np.int32))
         return self.with_effects(_stacked(numbers, n, float), _stacked(codes, n, np.int32))
 
     def with_effects(self, numbers: np.ndarray, codes: np.ndarray) -> Encoded:
-        """Return encoded rows with the effects of their categories."""
-        tables = getattr(self, "effects_", [])  # absent before `fit_effects`, and in files of version 0.1.0
+        """Return encoded rows with the effects of their categories on the target."""
+        tables = getattr(self, "effects_", [])  # absent before `fit_effects`, and in model files of version 0.1.0
         effects = [effect for table, column in zip(tables, codes.T, strict=False) for effect in table[column].T]
         return Encoded(numbers, codes, _stacked(effects, len(numbers), float))
 
     def fit_effects(self, encoded: Encoded, Z: np.ndarray, weights: np.ndarray, seed: int) -> Encoded:
         """Estimate the effect of each category on the targets `Z`; return the training rows with cross-fitted effects.
 
-        A second call, with other rows, uses the effects of the same categories.
+        A second call, with other rows, estimates effects of the categories that got effects in the first call.
         """
         n_levels = [len(levels) for levels in self.levels_]
         known: list[np.ndarray] | None = getattr(self, "effects_", None)
@@ -558,10 +563,10 @@ class TableColumns(BaseEstimator):
         return Encoded(encoded.numbers, encoded.codes, effects)
 
     def encodings(self) -> dict[str, tuple[list[int], list[int]]]:
-        """Return the encodings by the ending of their name: number of indicators of each category, and columns of effects.
+        """Return the encodings of categories by name ending: numbers of indicators by category, and indices of effects.
 
-        The first encoding has indicators for categories with up to `most_levels` levels, and significant effects for those
-        with more than a few; in target-encoded columns, effects replace indicators. A category with neither is not used.
+        The first encoding has indicators for categories of up to `most_levels` levels, and any effects of categories of more
+        than `_FEW_LEVELS` levels. In the second encoding, " target-encoded", effects replace indicators.
         """
         sizes = [len(levels) for levels in self.levels_]
         ends = np.cumsum([0] + [table.shape[1] for table in self.effects_])
@@ -584,11 +589,11 @@ class TableColumns(BaseEstimator):
         return places
 
     def encoded_names(self, n_indicators: Sequence[int], effects: Sequence[int]) -> tuple[list[str], list[str]]:
-        """Return the names of the encoded numbers and of the given effects, and of the indicators of all categories."""
+        """Return the names of the numeric features with the given effects, and the names of the indicators of levels."""
         types = self.type_of
         categories = [name for name, kind in types.items() if kind == "category"]
         numbers = [name + part for name, kind in types.items() for part in _NUMBER_NAMES[kind]]
-        tables = getattr(self, "effects_", [])  # absent in files of version 0.1.0
+        tables = getattr(self, "effects_", [])  # absent in model files of version 0.1.0
         named = [
             f"{name} effect {k}" for name, table in zip(categories, tables, strict=False) for k in range(table.shape[1])
         ]
@@ -630,13 +635,13 @@ def _date_features(moments: np.ndarray) -> list[np.ndarray]:
     year = (dates - starts) / _DAY / 365.25
     found = [days]
     for phase in (year, (whole + 3) % 7 / 7, days - whole):
-        # Rounded, because sines of different libraries differ in the last digits, which would change ranks.
+        # Round, because the last digits of a sine differ between mathematical libraries, which would change quantile ranks.
         found += [np.round(np.sin(2 * np.pi * phase), PHASE_DIGITS), np.round(np.cos(2 * np.pi * phase), PHASE_DIGITS)]
     return [np.where(missing, np.nan, column) for column in found]
 
 
 def _hashed_words(values: np.ndarray) -> np.ndarray:
-    """Return counts of the words of each text in hash buckets, divided by their Euclidean norm."""
+    """Return the counts of the words of each text in hash buckets, divided by the Euclidean norm of the counts."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
     texts = ["" if _is_missing(value) else str(value) for value in values]
@@ -644,29 +649,29 @@ def _hashed_words(values: np.ndarray) -> np.ndarray:
 
 
 def _weighted_words(counts: np.ndarray, idf: np.ndarray) -> np.ndarray:
-    """Return TF-IDF values: counts weighted by the rarity of their words, divided by their Euclidean norm."""
+    """Return TF-IDF values: counts times inverse document frequencies, divided by the Euclidean norm of each row."""
     weighted = counts * idf
     return weighted / np.maximum(np.linalg.norm(weighted, axis=1, keepdims=True), np.finfo(float).tiny)
 
 
 def _words_predict(words: np.ndarray, y: np.ndarray) -> bool:
-    """Return whether a ridge regression on the words predicts left-out targets better than their mean does."""
+    """Return True if a ridge regression on the words predicts left-out targets better than the mean target does."""
     from sklearn.linear_model import RidgeCV
     from sklearn.preprocessing import LabelBinarizer
 
     rows = np.random.RandomState(0).permutation(len(words))[:_ROWS_FOR_WORDS]
-    # Ranks, because extreme values would dominate the squared error.
+    # Replace numeric targets by their ranks, because extreme values would dominate the squared error.
     Z = LabelBinarizer().fit_transform(y)[rows] if y.dtype.kind != "f" else rankdata(y[rows])[:, None]
     Z = (Z - Z.mean(axis=0)) / np.maximum(Z.std(axis=0), np.finfo(float).tiny)
     errors = RidgeCV(alphas=np.logspace(-2, 3, 6), store_cv_results=True).fit(words[rows], Z).cv_results_
-    errors = errors.reshape(len(rows), -1, errors.shape[-1]).mean(axis=1)  # of each row and each ridge
+    errors = errors.reshape(len(rows), -1, errors.shape[-1]).mean(axis=1)  # (rows, ridges)
     n = len(rows)
     gains = (Z * n / (n - 1)) ** 2 @ np.full(Z.shape[1], 1 / Z.shape[1]) - errors[:, errors.mean(axis=0).argmin()]
     return bool(gains.mean() > max(_SMALLEST_GAIN, _STANDARD_ERRORS * gains.std() / n**0.5))
 
 
 def predicts_alone(values: np.ndarray, y: np.ndarray) -> bool:
-    """Return whether one column determines almost all targets: classes by few intervals or levels, values by their ranks."""
+    """Return True if one column determines almost all targets: classes by few intervals or by levels, numbers by rank."""
     rows = np.random.RandomState(0).permutation(len(values))[:_ROWS_ALONE]
     values, y = values[rows], y[rows]
     is_category = values.dtype.kind == "O"
@@ -690,6 +695,6 @@ def predicts_alone(values: np.ndarray, y: np.ndarray) -> bool:
 
 
 def _looks_like_identifier(values: np.ndarray) -> bool:
-    """Return whether almost all integers differ and increase, or decrease, from row to row."""
+    """Return True if the integers increase, or decrease, in almost every step from one row to the next."""
     steps = np.sign(np.diff(values.astype(np.float64)))
     return len(values) >= _FEWEST_ROW_NUMBERS and abs(steps.sum()) >= _SAME_DIRECTION * len(steps)

@@ -1,19 +1,19 @@
-"""Least squares with leave-one-out scores, from one factorisation of a dense kernel matrix, and the gradient of their loss.
+"""Kernel least squares with leave-one-out scores from one dense factorisation, and the gradient of the leave-one-out loss.
 
     (K + diag(ridge)) a + b = z,    sum a = 0,         f_-i(x_i) = z_i - a_i / ((A^-1)_ii - u_i^2 / sum u),   u = A^-1 1
 
-(see `gramless.inference.leave_one_out`). The diagonal of `A^-1` is the squared column norms of `L^-1`: `2 n^3 / 3`
-operations and one `n x n` matrix in total. Float32 is used for large matrices whose ridge is well above its rounding error.
+(see `gramless.inference.leave_one_out`), with `A = K + diag(ridge) = L L^T`. The diagonal of `A^-1` has the squared column
+norms of `L^-1`: `2 n^3 / 3` operations, one `n x n` matrix. Float32 is used if its rounding errors are far below the ridge.
 
-Column scales minimise the loss of the leave-one-out residuals `r_i = a_i / G_ii`, where `A = K + diag(ridge)`,
-`G = A^-1 - u u^T / sum u` and `a = G z`. A change of the kernel matrix changes `a` by `-G dK a` and `G_ii` by
-`-(G dK G)_ii`. The gradient by a kernel parameter `t` is therefore one sum,
+Column scales minimise the loss of the leave-one-out residuals `r_i = a_i / G_ii`, where `G = A^-1 - u u^T / sum u` and
+`a = G z`. A change `dK` of the kernel matrix changes `a` by `-G dK a` and `G_ii` by `-(G dK G)_ii`. The derivative of the
+loss with respect to a kernel parameter `t` is therefore one sum,
 
     dL/dt = sum_ij W_ij dK_ij/dt,    W = G diag(sum_c l_ic a_ic / G_ii^2) G - sum_c p_c a_c^T,   p_c = G (l_c / diag G)
 
-with `l = dL/dr`: about 2 n^3 + O(n^2 d) operations for the gradient by all column scales and `C`. L-BFGS minimises the loss
-with a normal prior on the logarithms of the scales, because scales of many columns can overfit as coefficients can. Columns
-without information get small scales; a column along which the function varies quickly gets a large one.
+with `l = dL/dr`. The derivatives with respect to all column scales and `C` take about 2 n^3 + O(n^2 d) operations. L-BFGS
+minimises the loss with a normal prior on the logarithms of the scales, because the scales of many columns can overfit.
+Columns without information get small scales; a column along which the function varies quickly gets a large scale.
 
 References: Cawley and Talbot, "Preventing over-fitting during model selection via Bayesian regularisation of the
 hyper-parameters", 2007; Chapelle, Vapnik, Bousquet and Mukherjee, "Choosing multiple parameters for support vector
@@ -43,23 +43,26 @@ SINGLE_FROM = 600
 """Fewest rows for which float32 is considered."""
 
 SHARED_FROM = 3000
-"""Fewest rows of a factorisation that uses all BLAS threads; for fewer rows synchronisation dominates (measured)."""
+"""Fewest rows for which a factorisation uses all BLAS threads; below, synchronising threads takes most time (measured)."""
 
-# Rows per strip of a small kernel matrix. Intermediate arrays stay in cache. Matrices of up to 1,000 rows use no compiled
-# code, because loading compiled code takes almost a second and saves less time than that for these sizes.
+# Number of rows of a small kernel matrix that are computed at a time, so that intermediate arrays stay in the cache.
+# Matrices of up to 1,000 rows use no compiled code, because loading compiled code takes almost a second, which is more time
+# than compiled code saves for matrices of this size.
 _STRIP_ROWS = 256
-# Smallest ridge for float32, in units of the float32 rounding error of the largest eigenvalue: rounding then changes
-# predictions by less than 2 % of their error, and the error itself by less than 0.03 % (measured on four tables).
+# Smallest ridge for float32, in units of the float32 rounding error of the largest eigenvalue. With this ridge, rounding
+# changes predictions by less than 2 % of the prediction error, and the prediction error by less than 0.03 % (measured on
+# four tables).
 _ROUNDINGS = 4.0
 # Number of sampled rows for the estimate of the largest eigenvalue.
 _ESTIMATION_ROWS = 256
-# Prior precision of the logarithms of the scales around their mean: a factor of two is typical.
+# Precision (inverse variance) of the normal prior on the logarithms of the column scales, around their mean: one standard
+# deviation is a factor of two.
 PRIOR = 2.0
-# Bound on the logarithm of a scale.
+# Largest absolute value of the logarithm of a column scale.
 _LARGEST_LOG_SCALE = np.log(100.0)
-# Loss of settings whose kernel matrix cannot be factored: larger than any loss that occurs.
+# Loss of column scales whose kernel matrix cannot be factored: larger than any loss that occurs.
 _FAILED_LOSS = 1e6
-# Fewest matrix values for which compiled code is used: loading compiled code takes almost a second (measured).
+# Fewest values of a matrix for which compiled code is used: loading compiled code takes almost a second (measured).
 COMPILED_VALUES = 1 << 18
 
 
@@ -74,16 +77,16 @@ class ExactSolution:
 
 
 CachedMatrices: TypeAlias = dict[type, np.ndarray]
-"""Kernel matrix of one kernel and one set of points, by precision."""
+"""Kernel matrix of one kernel and one set of points, by the data type of its values."""
 
 
 def solve_exact(
     X: np.ndarray, kernel: Kernel, Z: np.ndarray, ridge: np.ndarray, cached: CachedMatrices | None = None
 ) -> ExactSolution | None:
-    """Solve for the columns of `Z` with ridge `1 / (C w_i)`; return None if the matrix cannot be factored even in float64.
+    """Solve least squares for the target columns `Z`; return None if the matrix cannot be factored even in float64.
 
-    Float32 is tried first if its rounding error is small compared with the ridge. `cached` contains kernel matrices of
-    earlier calls with the same kernel and points; this call adds its matrix.
+    `ridge` is `1 / (C w_i)` for row weights `w`. Float32 is tried first if its rounding error is small relative to `ridge`.
+    `cached` contains kernel matrices of earlier calls with the same kernel and points, and the call adds its kernel matrix.
     """
     n = len(X)
     for dtype in [np.float32, np.float64] if float32_suffices(X, kernel, ridge) else [np.float64]:
@@ -103,9 +106,9 @@ def solve_exact(
 
 
 def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """Return the kernel matrix of points, of which only the upper triangle and the diagonal are defined.
+    """Return a kernel matrix whose upper triangle and diagonal are computed; the values below the diagonal are undefined.
 
-    Small matrices are computed in strips, which skip nearly half of the values; larger ones in the tiles of an operator.
+    Small matrices are computed in blocks of rows that skip most values below the diagonal, larger ones by `KernelOperator`.
     """
     n = len(points)
     if n >= CPU_TILE:
@@ -117,7 +120,7 @@ def upper_kernel_matrix(points: np.ndarray, kernel: Kernel) -> np.ndarray:
 
 
 def float32_suffices(X: np.ndarray, kernel: Kernel, ridge: np.ndarray) -> bool:
-    """Return True from `SINGLE_FROM` rows on if the ridge is well above the rounding error of the largest eigenvalue."""
+    """Return True for `SINGLE_FROM` rows or more and a ridge well above the float32 error of the largest eigenvalue."""
     if len(X) < SINGLE_FROM:
         return False
     sample = X[:: max(1, len(X) // _ESTIMATION_ROWS)]
@@ -126,9 +129,9 @@ def float32_suffices(X: np.ndarray, kernel: Kernel, ridge: np.ndarray) -> bool:
 
 
 def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the kernel matrix of scaled points and the factor of its derivatives that all columns share.
+    """Return the kernel matrix of scaled points, and the factor that its derivatives by the scales of all columns share.
 
-    `dK_ij / d log s_k` is the second matrix times `|x_ik - x_jk|` for the Laplacian, and times `(x_ik - x_jk)^2` otherwise.
+    For the scale `s_k` of column k, `dK_ij / d log s_k` is the factor times `|x_ik - x_jk|^q`, q = 1 (Laplacian) or q = 2.
     """
     if name == "laplacian":
         K = Laplacian(gamma)(X, X)
@@ -147,7 +150,7 @@ def kernel_and_slopes(name: str, X: np.ndarray, gamma: float) -> tuple[np.ndarra
 
 
 def scale_slopes(name: str, X: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """Return `sum_ij V_ij |x_ik - x_jk|^q` for each column and a symmetric `V`; q = 1 for the Laplacian, else 2."""
+    """Return `sum_ij V_ij |x_ik - x_jk|^q` for each column k and symmetric `V`; q = 1 for the Laplacian kernel, else 2."""
     if name != "laplacian":
         return _square_sums(V, X)
     if V.size < COMPILED_VALUES:
@@ -158,12 +161,12 @@ def scale_slopes(name: str, X: np.ndarray, V: np.ndarray) -> np.ndarray:
 
 
 def _square_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Return `sum_ij V_ij (x_ik - x_jk)^2` for each column."""
+    """Return `sum_ij V_ij (x_ik - x_jk)^2` for each column k."""
     return 2 * (V.sum(axis=1) @ X**2 - np.einsum("ij,ij->j", X, V @ X))
 
 
 def _absolute_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Return `absolute_difference_sums(V, X)` without compiled code, by matrix products for columns with two values."""
+    """Return `absolute_difference_sums(V, X)` without compiled code; columns with two values need only matrix products."""
     sums = np.zeros(X.shape[1])
     low, high = X.min(axis=0), X.max(axis=0)
     two_valued = ((low == X) | (high == X)).all(axis=0) & (high > low)
@@ -186,7 +189,7 @@ def _inverse(factor: np.ndarray) -> np.ndarray:
 
 
 def _weighted_square(G: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return `G diag(weights) G` of a symmetric `G` as two symmetric products, which take half the operations."""
+    """Return `G diag(weights) G` of a symmetric `G` as a difference of two symmetric products, at half the operations."""
     roots = np.sqrt(np.abs(weights)).astype(G.dtype)[:, None]
     plus, minus = (G[own] * roots[own] for own in (weights > 0, weights < 0))
     W = plus.T @ plus
@@ -196,7 +199,7 @@ def _weighted_square(G: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ScaleProblem:
-    """Leave-one-out loss as a function of the scales of groups of columns and of `C`; `rows` are the training rows `X`."""
+    """Leave-one-out loss as a function of the scales of column groups and of `C`; `rows` are the indices of the rows `X`."""
 
     X: np.ndarray
     groups: np.ndarray
@@ -207,9 +210,9 @@ class ScaleProblem:
     log: bool
 
     def loss_and_slopes(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the leave-one-out loss plus the prior, and its gradient by the logarithms of the scales and of `C`.
+        """Return the leave-one-out loss plus negative log prior, and the gradient of the sum with respect to `parameters`.
 
-        `parameters` has the logarithms of the scale of each group of columns, and of `C` last.
+        `parameters` has the logarithm of the scale of each group of columns, and the logarithm of `C` last.
         """
         n = len(self.X)
         logs, C = parameters[:-1], np.exp(parameters[-1])
@@ -246,13 +249,14 @@ class ScaleProblem:
         return value + PRIOR / (2 * n) * float(centred @ centred), slopes
 
     def learn(self, logs: np.ndarray, C: float, steps: int) -> tuple[np.ndarray, float]:
-        """Return the logarithms of the scales and `C` after `steps` L-BFGS iterations from `logs` and `C`."""
+        """Return the logarithms of the scales and `C` after `steps` L-BFGS iterations that start from `logs` and `C`."""
         start = np.append(np.clip(logs, -_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE), np.log(C))
         bounds = [(-_LARGEST_LOG_SCALE, _LARGEST_LOG_SCALE)] * len(logs)
         bounds.append((np.log(TUNING.smallest_C), np.log(TUNING.largest_C)))
 
         def total(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-            # Minimise the sum: the first step of L-BFGS is at most as long as the gradient, which is too short for the mean.
+            # Minimise the sum over the rows: the first L-BFGS step is at most as long as the gradient, and the gradient of
+            # the mean is too short.
             value, slopes = self.loss_and_slopes(parameters)
             return len(self.X) * value, len(self.X) * slopes
 

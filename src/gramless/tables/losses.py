@@ -1,14 +1,14 @@
-"""Losses of leave-one-out predictions, by which settings of table models are compared.
+"""Losses of leave-one-out predictions, by which the hyperparameters of table models are compared.
 
     classes   log loss of the softmax of the scores with the best temperature
     values    mean squared, absolute or Huber's error in units of the standard deviation of the target
 
-If the logarithm of the target is fitted, `exp` of a score is a median, and two conversions of medians to means are compared
-by their loss: one factor for all rows, the ratio of the sums (Duan, "Smearing estimate: a nonparametric retransformation
-method", 1983), and a Poisson regression of the target on the leave-one-out logarithm and its square (Manning and Mullahy,
-"Estimating log models: to transform or not to transform?", 2001), because the spread of the residuals often depends on the
-prediction. Predicted logarithms are clipped to the range of the training targets before and after the conversion, because
-the exponential of an extrapolated logarithm can have any size.
+If the logarithm of the target is fitted, the exponential of a prediction is a median of the target. Two conversions of such
+medians to means are compared by their loss: one factor for all rows, sum of targets / sum of medians (Duan, "Smearing
+estimate: a nonparametric retransformation method", 1983), and a Poisson regression of the target on the predicted logarithm
+and its square (Manning and Mullahy, "Estimating log models: to transform or not to transform?", 2001), because the spread of
+the residuals often depends on the prediction. Predicted logarithms are clipped to the range of the training targets before
+and after the conversion, because the exponential of an extrapolated logarithm can have any size.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from gramless._core.targets.columns import class_targets
 from gramless.inference.softmax_link import estimates, temperature_loss_and_slopes, temperature_losses
 from gramless.tables.preparation import skewness
 
-# Quantile 3/4 of the normal distribution, the median distance from its mean.
+# Median of the absolute value of a standard normal variable.
 _NORMAL_MEDIAN = 0.6745
-# Distance from the median, in robust standard deviations, from which a target is extreme, also of its logarithm.
+# Distance from the median, in robust standard deviations, above which a target, or the logarithm of a target, is extreme.
 _EXTREME = 30.0
 _EXTREME_LOG = 10.0
-# Residual, in robust standard deviations, from which Huber's loss is linear: 95 % of the efficiency of least squares for
-# normal errors (Huber, 1964). Before any model is fitted: the distance of a target from the median from which its weight
-# falls.
+# Residual, in robust standard deviations, above which Huber's loss is linear: 95 % of the efficiency of least squares for
+# normal errors (Huber, 1964). Before the first fit, targets farther than `_FIRST_HUBER` robust standard deviations from the
+# median get smaller weights.
 _HUBER = 1.345
 _FIRST_HUBER = 3.0
 # Residuals below this share of their robust standard deviation have equal weights in the absolute loss.
@@ -40,14 +40,14 @@ _SMOOTHED = 0.5
 _SKEWED = 0.5
 # Fewest different predictions for which a regression with three coefficients converts medians to means.
 _FEWEST_FOR_REGRESSION = 30
-# Bound on a predicted logarithm in files of version 0.1.0, which do not have the range of the training targets.
+# Bound on a predicted logarithm in model files of version 0.1.0, which do not have the range of the training targets.
 LARGEST_EXPONENT = 700.0
-# Factor and powers with which medians are predicted.
+# Factor and powers with which `ValueLoss.from_scores` returns medians.
 MEDIANS = (1.0, (1.0, 0.0))
 
 
 class Loss:
-    """Loss of a target whose rows have weights, or no weights if they are None."""
+    """Loss of a target with row weights; None gives all rows equal weights."""
 
     is_robust = False
     """Whether the loss is minimised by iteratively reweighted least squares."""
@@ -60,11 +60,11 @@ class Loss:
         return np.ones(len(rows)) if self.weights is None else self.weights[rows]
 
     def row_factors(self, residuals: np.ndarray) -> np.ndarray:
-        """Return the factors of the weights with which least squares minimises the loss, near the given residuals."""
+        """Return factors of the row weights with which weighted least squares minimises the loss near the residuals."""
         return np.ones(len(residuals))
 
     def reweighted(self, predictions: np.ndarray, rows: np.ndarray) -> Self:
-        """Return the loss with weights from leave-one-out predictions of some rows."""
+        """Return the loss with row weights that are updated by the residuals of leave-one-out predictions for `rows`."""
         return self
 
     def by_row(self, predictions: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -76,7 +76,7 @@ class Loss:
         return float(self.by_row(predictions, rows).sum() / Loss.weights_of(self, rows).sum())
 
     def ridge(self, C: float, rows: np.ndarray, log: bool = False) -> np.ndarray:
-        """Return the diagonal that the rows add to their kernel matrix."""
+        """Return the ridge of each row, which is added to the diagonal of the kernel matrix of the rows."""
         return 1.0 / (C * self.weights_of(rows, log))
 
 
@@ -99,11 +99,11 @@ class ClassLoss(Loss):
         return class_targets(self.codes[rows], self.n_classes)
 
     def predictions(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> np.ndarray:
-        """Return predictions that can be averaged over settings: the scores."""
+        """Return the scores, which can be averaged over models."""
         return scores
 
     def conversion(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, tuple[float, float]]:
-        """Return the identity: scores of classes are not transformed."""
+        """Return `MEDIANS`, which have no effect: scores of classes are not converted."""
         return MEDIANS
 
     def __call__(self, predictions: np.ndarray, rows: np.ndarray) -> float:
@@ -121,21 +121,21 @@ class ClassLoss(Loss):
         return self.weights_of(rows) * temperature_losses(predictions, codes, weights)
 
     def gradient(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
-        """Return the loss of the scores, a mean negative log likelihood, and its gradient."""
+        """Return the loss of the scores, a mean negative log likelihood, and its gradient with respect to the scores."""
         w = None if self.weights is None else self.weights[rows]
         return temperature_loss_and_slopes(scores, self.codes[rows], w)
 
 
 def robust_scale(values: np.ndarray) -> tuple[float, float]:
-    """Return the median, and the median distance from it as the standard deviation of a normal distribution."""
+    """Return the median, and the standard deviation of a normal distribution with the same median absolute deviation."""
     centre = float(np.median(values))
     return centre, float(np.median(np.abs(values - centre))) / _NORMAL_MEDIAN
 
 
 def extreme_targets(y: np.ndarray) -> np.ndarray:
-    """Return which values are so far from the others that they would dominate a squared error.
+    """Return a mask of the values that are so far from the median that they would dominate a squared error.
 
-    Positive values must be extreme on the logarithmic scale too, because a skewed distribution has no outliers there.
+    If all values are positive, logarithms of extreme values must be extreme too, because skewed targets have large values.
     """
     centre, scale = robust_scale(y)
     extreme = np.abs(y - centre) > _EXTREME * scale if scale > 0 else np.zeros(len(y), dtype=bool)
@@ -172,10 +172,10 @@ def poisson_regression(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> lis
 
 
 class ValueLoss(Loss):
-    """Squared, absolute or Huber's error of a regression target; settings are compared by `metric` if that is given.
+    """Squared, absolute or Huber's error of a regression target; if `metric` is given, models are compared by it.
 
-    The absolute and Huber's loss are minimised by iteratively reweighted least squares: `factors` has the weight of each
-    row, by whether logarithms are fitted, from the residuals of the best model so far.
+    The absolute and Huber's loss are minimised by iteratively reweighted least squares: `factors[log]` has a weight for each
+    row from the residuals of the best model so far, for fits of the target (False) and of its logarithm (True).
     """
 
     codes = None
@@ -185,7 +185,7 @@ class ValueLoss(Loss):
         super().__init__(weights)
         self.y, self.loss, self.metric = y, loss, metric or loss
         self.is_robust = loss != "squared_error"
-        # A model of logarithms is refitted to other targets, which are positive but possibly not skewed.
+        # Positive targets without skewness need logarithms too: a model of logarithms may be refitted to such targets.
         self.has_log = bool(y.min() > 0)
         self.can_log = bool(self.has_log and y.max() > y.min() and skewness(y[:, None])[0] > _SKEWED)
         self.mean, self.spread = self._location(y)
@@ -198,7 +198,7 @@ class ValueLoss(Loss):
                 self.factors[log] = np.minimum(1.0, _FIRST_HUBER / np.maximum(distances, _FIRST_HUBER))
 
     def _location(self, values: np.ndarray) -> tuple[float, float]:
-        """Return mean and standard deviation, or their robust counterparts for a robust loss."""
+        """Return mean and standard deviation, or median and robust standard deviation for a robust loss."""
         if self.is_robust:
             centre, scale = robust_scale(values)
             return centre, scale or float(np.std(values)) or 1.0
@@ -240,10 +240,10 @@ class ValueLoss(Loss):
     def from_scores(
         scores: np.ndarray, scales: np.ndarray, log: bool, factor: float, powers: tuple[float, float] = (1.0, 0.0)
     ) -> np.ndarray:
-        """Return standardised scores in units of the target.
+        """Convert standardised scores to predictions in units of the target.
 
-        With `log`, the values are `factor * exp(powers[0] * l + powers[1] * l**2)` of the predicted logarithms `l` minus the
-        mean logarithm, clipped to the range of the training targets.
+        With `log`, predictions are `factor * exp(m + powers[0] * l + powers[1] * l**2)`, where `m` is the mean logarithm of
+        the target and `m + l` the predicted logarithm. Predictions are clipped to the range of the training targets.
         """
         if not log:
             return scores[:, 0] * scales[1] + scales[0]
@@ -253,9 +253,9 @@ class ValueLoss(Loss):
         return np.exp(np.clip(logs, low, high))
 
     def conversion(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, tuple[float, float]]:
-        """Return factor and powers of `from_scores` with which leave-one-out scores of the rows have the lowest loss.
+        """Return the factor and powers of `from_scores` with which leave-one-out scores of the rows have the lowest loss.
 
-        Medians are converted to means; they are not converted if medians are requested.
+        The conversion by factor and powers turns medians into means; for a robust loss, predictions remain medians.
         """
         if not log or self.is_robust:
             return MEDIANS
@@ -273,7 +273,7 @@ class ValueLoss(Loss):
         return min(smearing, curve, key=lambda found: self(self.from_scores(scores, scales, log, *found), rows))
 
     def predictions(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> np.ndarray:
-        """Return predictions that can be averaged over settings: values in units of the target."""
+        """Return predictions in units of the target, which can be averaged over models."""
         return self.from_scores(scores, self.scales(), log, *self.conversion(scores, rows, log))
 
     def by_row(self, predictions: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -284,9 +284,9 @@ class ValueLoss(Loss):
         return Loss.weights_of(self, rows) * size
 
     def gradient(self, scores: np.ndarray, rows: np.ndarray, log: bool) -> tuple[float, np.ndarray]:
-        """Return half the logarithm of the mean squared error of the scores, and its gradient.
+        """Return half the logarithm of the mean squared error of the scores, and its gradient with respect to the scores.
 
-        Up to a constant, this is the mean negative log likelihood of normal errors.
+        Up to a constant, this loss is the mean negative log likelihood of normal errors.
         """
         w = self.weights_of(rows, log)
         error = scores - self.targets(rows, log)

@@ -1,8 +1,8 @@
-"""Members of a table model: each is one setting fitted to all rows, by one exact solution or one per local partition.
+"""Members of a table model: kernel models whose predictions are averaged, each with its own hyperparameters (setting).
 
-The fit also returns leave-one-out predictions of all rows, from which probabilities and intervals are calibrated. If one
-factorisation of all rows would exceed the time or memory budget, the rows are partitioned (`gramless.tables.partition`) into
-parts as large as both budgets allow.
+A member is fitted to all rows and returns leave-one-out predictions, from which probabilities and intervals are calibrated.
+If one factorisation of all rows would exceed the time or memory budget, the rows are partitioned into parts as large as both
+budgets allow (`gramless.tables.partition`), and a member has one exact solution for each part.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from gramless.tables.tuning import TUNING, TablesTuning
 
 @dataclass(eq=False, repr=False)
 class TableMember(BaseEstimator):
-    """One setting; `points`, `coefs` and `biases` have one item per part of the partition, and none before the fit.
+    """Kernel model of one setting; `points`, `coefs` and `biases` have an item per local partition, none before the fit.
 
-    With `log`, scores are standardised logarithms of the target, and `factor` and `powers` convert their exponentials to
-    means (`ValueLoss.from_scores`). Files of version 0.1.0 have neither `C` nor `powers`.
+    With `log`, scores are standardised logarithms of the target, and `factor` and `powers` convert predicted medians to
+    means (`ValueLoss.from_scores`). Model files of version 0.1.0 have neither `C` nor `powers`.
     """
 
     preparation: Preparation
@@ -62,7 +62,7 @@ class TableMember(BaseEstimator):
     powers: tuple[float, float] = (1.0, 0.0)
 
     def scores(self, encoded: Encoded) -> np.ndarray:
-        """Return scores of shape (n, k), computed for a bounded number of rows at a time."""
+        """Return scores of shape (n_rows, n_targets), computed for a bounded number of rows at a time."""
         out = np.empty((len(encoded), self.coefs[0].shape[1]))
         for start in range(0, len(encoded), TUNING.scored_rows):
             rows = slice(start, start + TUNING.scored_rows)
@@ -81,7 +81,7 @@ class TableMember(BaseEstimator):
 
 
 def _expansion(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarray) -> np.ndarray:
-    """Return `kernel(X, points) @ coef`; the columns are scaled once, and city-block distances use compiled code."""
+    """Return `kernel(X, points) @ coef`; columns are scaled only once, and large Laplacian kernels use compiled code."""
     if isinstance(kernel, ScaledColumns):
         scales = np.asarray(kernel.scales, dtype=points.dtype)
         X, points, kernel = X * scales, points * scales, kernel.kernel
@@ -89,7 +89,7 @@ def _expansion(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarr
     if not isinstance(kernel, Laplacian) or n_values < least:
         return expand(kernel, X, points, coef)
     out = np.empty((len(X), coef.shape[1]), coef.dtype)
-    # Every block has at least `least` values, and few enough for the cache.
+    # Every block has at least `least` kernel values, so that the kernel uses compiled code, and few enough for the cache.
     blocks = np.array_split(np.arange(len(X)), min(len(X), max(1, n_values // (4 * least))))
 
     def fill(rows: np.ndarray) -> None:
@@ -101,7 +101,7 @@ def _expansion(kernel: Kernel, X: np.ndarray, points: np.ndarray, coef: np.ndarr
 
 @dataclass
 class FittedMembers:
-    """Result of `fit_members`; `reductions` describes simplifications for time or memory."""
+    """Result of `fit_members`; `reductions` describes how the fit was simplified to stay within the budgets."""
 
     members: list[TableMember]
     weights: np.ndarray
@@ -111,7 +111,7 @@ class FittedMembers:
 
 
 def sample_order(n: int, codes: np.ndarray | None, first: int, rng: np.random.RandomState) -> np.ndarray:
-    """Return a random order of the rows whose first `first` rows contain at least two rows of each class if possible."""
+    """Return a random order of the rows with at least two rows of each class among the first `first` rows, if possible."""
     order = rng.permutation(n)
     if codes is None:
         return order
@@ -123,7 +123,7 @@ def sample_order(n: int, codes: np.ndarray | None, first: int, rng: np.random.Ra
 
 
 def fit_scalings(encoded: Encoded, options: SearchOptions) -> dict[str, Preparation]:
-    """Return the fitted scalings for every encoding of the categories, without those that would give the same columns."""
+    """Return the fitted scalings for every encoding of the categories, without scalings that give equal columns."""
     fitted: dict[str, Preparation] = {}
     for ending, (n_levels, effects) in options.encodings.items():
         scalings = ["standard"]
@@ -137,7 +137,7 @@ def fit_scalings(encoded: Encoded, options: SearchOptions) -> dict[str, Preparat
 
 
 def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOptions) -> FittedMembers:
-    """Search settings on a sample, then fit the chosen ones to all rows."""
+    """Select settings on a sample of the rows, then fit a member with each selected setting to all rows."""
     began = time.perf_counter()
     rng, tuning, report = np.random.RandomState(options.seed), options.tuning, options.report
     n = len(encoded)
@@ -177,7 +177,7 @@ def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
         member, scores = _fit_member(unfitted, encoded, loss, size, plan.for_matrices, report, known)
         fitted[setting] = member
         evaluations.append(_on_all_rows(candidate, scores, order, loss))
-    # Select the weights of the average again, on all rows.
+    # Select the weights of the average again by the leave-one-out predictions of all rows.
     averaged = choose(evaluations, loss, np.arange(n), tuning.members)
     total = np.sum([weight * evaluation.predictions for evaluation, weight in averaged], axis=0)
     members, shares = [fitted[one.setting] for one, _ in averaged], np.array([weight for _, weight in averaged])
@@ -188,7 +188,7 @@ def fit_members(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOp
 def _affordable(
     finalists: list[Evaluation], search: SettingSearch, n: int, plan: TablePlan
 ) -> tuple[list[Evaluation], int, list[str]]:
-    """Return the settings to fit, the number of rows of a partition, and the reductions that the budgets require."""
+    """Return evaluations of the settings to fit, the rows per local partition, and messages about budget reductions."""
     searched = finalists[0].n if finalists else 0
     tuning, memory, loss = search.tuning, plan.for_matrices, search.loss
     sample, fit_seconds = search.rows[:searched], tuning.shares["fit"] * search.options.seconds
@@ -202,7 +202,7 @@ def _affordable(
         reductions.append(f"the average has {affordable} of {len(chosen)} settings, to stay within the time budget")
         chosen = choose(finalists, loss, sample, affordable)
     candidates = [evaluation for evaluation, _ in chosen]
-    # Fit further settings in the remaining time, because losses on all rows are more accurate than on the sample.
+    # Fit further settings in the remaining time, because losses on all rows are more accurate than losses on the sample.
     further = promising(finalists, loss, sample, tuning)
     candidates += [one for one in further if all(one is not taken for taken in candidates)]
     candidates = candidates[:affordable]
@@ -218,7 +218,7 @@ def _affordable(
 
 
 def _on_all_rows(candidate: Evaluation, scores: np.ndarray, order: np.ndarray, loss: ClassLoss | ValueLoss) -> Evaluation:
-    """Return the evaluation of a fitted setting on all rows; predictions of a search on all rows are reused."""
+    """Return the evaluation of a fitted setting on all rows; if the search used all rows, its predictions are reused."""
     n, setting = len(scores), candidate.setting
     if candidate.n == n and not loss.is_robust:
         predictions = np.empty_like(candidate.predictions)
@@ -230,9 +230,9 @@ def _on_all_rows(candidate: Evaluation, scores: np.ndarray, order: np.ndarray, l
 
 @dataclass
 class TablePlan:
-    """Peak memory of a fit, largest number of rows for comparing settings, and bytes left for kernel matrices.
+    """Peak memory of a fit, largest number of rows for comparing settings, and bytes available for kernel matrices.
 
-    `reductions` says whether the free memory of the computer, and not the memory budget, limits the matrices.
+    `reductions` has a message if no memory budget is given and the free memory of the computer limits the kernel matrices.
     """
 
     memory: MemoryEstimate
@@ -249,7 +249,7 @@ def plan_table(n: int, d: int, k: int, options: SearchOptions) -> TablePlan:
     left = int(min(free, options.most_for_matrices))
 
     def search_bytes(rows: int) -> int:
-        """Return the bytes of the kernel matrices and of the predictions of every evaluated setting."""
+        """Return the bytes of kernel matrices and of the predictions of every evaluated setting, for a number of rows."""
         return 8 * tuning.matrices * rows**2 + 8 * tuning.stored_settings * rows * k
 
     rows = min(n, int(np.sqrt(left / (8 * tuning.matrices))))
@@ -266,9 +266,9 @@ def plan_table(n: int, d: int, k: int, options: SearchOptions) -> TablePlan:
 
 
 def part_size(n: int, n_members: int, seconds: float, memory: int, tuning: TablesTuning = TUNING) -> int:
-    """Return the number of rows of a local partition: `n`, or as many as the time and memory budgets allow.
+    """Return the number of rows per local partition: all `n` rows, or as many as the time and memory budgets allow.
 
-    A partition into parts of `size` rows costs `2/3 size^2 n` operations and one float64 matrix.
+    Partitions of `size` rows take `2/3 size^2 n` operations in total, and memory for two float64 matrices of `size` rows.
     """
     by_time = int(min(n, np.sqrt(1.5 * seconds * tuning.single_operations_per_second / (n * n_members))))
     by_memory = int(np.sqrt(memory / 2 / 8))
@@ -279,10 +279,10 @@ def part_size(n: int, n_members: int, seconds: float, memory: int, tuning: Table
 def refit_members(
     members: list[TableMember], weights: np.ndarray, encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOptions
 ) -> FittedMembers:
-    """Fit the settings of fitted members to other rows, with the same preparations, kernels and weights."""
+    """Fit members to other rows, with the settings, preparations and weights of the given members."""
     began, n = time.perf_counter(), len(encoded)
     plan = plan_table(n, members[0].preparation.n_columns, loss.n_targets, options)
-    # A model of all rows stays one, even if the time budget would divide slightly more rows.
+    # A model without partition is refitted without partition, even if the time budget would divide slightly more rows.
     seconds = np.inf if members[0].partition is None else options.tuning.shares["fit"] * options.seconds
     size = part_size(n, len(members), seconds, plan.for_matrices, options.tuning)
     total, fitted = 0.0, []
@@ -303,9 +303,9 @@ def _fit_member(
     report: Report,
     known: tuple[ExactSolution, np.ndarray] | None = None,
 ) -> tuple[TableMember, np.ndarray]:
-    """Return a member fitted to all rows in parts of at most `size` rows, and its leave-one-out scores.
+    """Return a member fitted to all rows in local partitions of at most `size` rows, and its leave-one-out scores.
 
-    `known` is the solution of all rows and their order, if a search has computed it.
+    If the search has solved the same setting on all rows, `known` has the solution and the order of the rows in it.
     """
     preparation, kernel, C = unfitted.preparation, unfitted.kernel, unfitted.C
     if C is None:
@@ -344,7 +344,7 @@ def _fit_member(
 
     reporting = Lock()
     report_part()
-    # Solve as many parts as possible in parallel, one thread each; the remaining parts use all threads one after another.
+    # Solve local partitions in parallel, one thread each; the last few are solved one after another with all threads.
     workers = parts_at_once(count, size, memory)
     together = count - count % workers if workers > 1 else 0
     parallel_for(range(together), solve, workers)
@@ -358,12 +358,12 @@ def _fit_member(
 
 
 def parts_at_once(count: int, size: int, memory: int) -> int:
-    """Return how many partitions are solved at the same time: one per thread, each with the memory of two matrices."""
+    """Return how many local partitions are solved at the same time: one per thread, with memory for two matrices each."""
     return max(1, min(blas_threads(), count, memory // (2 * 8 * size**2)))
 
 
 def _solve_part(X: np.ndarray, kernel: Kernel, Z: np.ndarray, C: float, weights: np.ndarray) -> ExactSolution:
-    """Return the exact solution of one part, with a larger ridge if the matrix cannot be factored."""
+    """Return the exact solution of one local partition, with a larger ridge if the matrix cannot be factored."""
     for _ in range(TUNING.retries):
         solution = solve_exact(X, kernel, Z, 1.0 / (C * weights))
         if solution is not None:
@@ -374,7 +374,7 @@ def _solve_part(X: np.ndarray, kernel: Kernel, Z: np.ndarray, C: float, weights:
 
 @dataclass(frozen=True)
 class SingleSettings:
-    """Fitted scaling and hyperparameters of a single model, the selection method, and its time in seconds."""
+    """Fitted scaling and hyperparameters for an `estimator` other than "table", the selection method, and its seconds."""
 
     preparation: Preparation
     C: float
@@ -384,7 +384,7 @@ class SingleSettings:
 
 
 def tune_single(encoded: Encoded, loss: ClassLoss | ValueLoss, options: SearchOptions) -> SingleSettings:
-    """Return the settings of a single model; select `C` and `gamma` that are None, or use defaults if `tune` is "none"."""
+    """Return hyperparameters for an `estimator` other than "table"; `C` and `gamma` are selected if they are None."""
     began = time.perf_counter()
     C, gamma, tune, (kernel,) = options.C, options.gamma, options.tune, options.kernels
     options.report("columns", "preparing the columns")

@@ -1,8 +1,8 @@
-"""Tree that partitions rows into leaves of about equal size.
+"""Binary tree that partitions the rows of a table into leaves of about equal size.
 
-A node splits its rows along the first principal axis, at or near the median, so that all leaves have about the same number
-of rows, at most `size`. A new row is assigned to a leaf by the same splits. An exact solution in each leaf costs
-`2 n size^2 / 3` operations in total instead of `2 n^3 / 3`.
+A node splits its rows along their first principal axis, at or near the median, so that all leaves have about the same number
+of rows, at most `size`. A new row is assigned to a leaf by the same splits. One exact solution for each leaf takes
+`2 n size^2 / 3` operations for all leaves together, instead of `2 n^3 / 3` for one solution of all `n` rows.
 
 Reference: Eberts and Steinwart, "Optimal learning rates for localized SVMs", 2015.
 """
@@ -25,10 +25,10 @@ class Partition(BaseEstimator):
         self.size = size
 
     def fit(self, X: np.ndarray) -> Partition:
-        """Split until every leaf has at most `size` rows."""
+        """Split the rows of `X` until every leaf has at most `size` rows."""
         self.directions_: list[np.ndarray] = []
         self.thresholds_: list[float] = []
-        # Children of inner node k; leaf number m is stored as -1 - m.
+        # `children_[k]` has the two children of inner node k; leaf m is stored as -1 - m.
         self.children_: list[list[int]] = []
         self.n_parts_ = 0
         with one_blas_thread():
@@ -42,7 +42,7 @@ class Partition(BaseEstimator):
             values, vectors = np.linalg.eigh(sample.T @ sample)
             direction = vectors[:, -1]
             heights = X[rows] @ direction
-            # Rank of the last row of the left child, in proportion to the numbers of leaves of both children.
+            # The last row of the left child: the children get rows in proportion to their numbers of leaves.
             last = len(rows) * (leaves // 2) // leaves - 1
             threshold = float(np.partition(heights, last)[last])
             right = heights > threshold
@@ -64,7 +64,7 @@ class Partition(BaseEstimator):
         return -self.n_parts_
 
     def parts(self, X: np.ndarray) -> np.ndarray:
-        """Return the leaf of each row, 0 to `n_parts_ - 1`."""
+        """Return the number of the leaf of each row of `X`, from 0 to `n_parts_ - 1`."""
         found = np.zeros(len(X), dtype=np.intp)
         waiting = [(self.root_, np.arange(len(X)))]
         while waiting:

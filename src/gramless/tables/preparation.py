@@ -1,12 +1,12 @@
-"""Scaling of encoded columns to comparable size.
+"""Conversion of encoded rows to columns of comparable size, by one of three scalings.
 
     "standard"   mean 0, standard deviation 1
     "quantile"   rank of each number among the training rows, as a quantile of the normal distribution
     "log"        signed logarithm of skewed columns, then standardised
 
-Missing values are replaced by the median; a column with missing values in training gets an additional indicator column.
-Columns with two values, and the indicator columns of the levels of a category, are neither scaled nor transformed, so that a
-difference in one of them counts about as much as one standard deviation of a number.
+Missing values are replaced by the median; for a column with missing values in training, an additional column has ones where
+values are missing. Columns with two values become 0 and 1, and each level of a category becomes an indicator column. The
+difference between 0 and 1 counts about as much as one standard deviation of a number.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sklearn.preprocessing import QuantileTransformer
 
 from gramless.tables.column_types import Encoded
 
-# Constants of the transformations: another value would change the predictions of stored models.
+# The constants below are part of the transformations: another value would change the predictions of stored models.
 # Normal quantiles are clipped at three standard deviations, because ranks of outliers have little information.
 _CLIP = 3.0
 # Ranks closer to 0 or 1 than this value are clipped, as in scikit-learn.
 _SMALLEST_RANK = 1e-7
 _QUANTILES = 1000
-# Absolute skewness above which "log" transforms a column.
+# Absolute skewness above which the scaling "log" transforms a column.
 _SKEWED = 1.0
 # A standard deviation below this share of the largest absolute value is rounding error.
 _ROUNDING_SHARE = 1e-9
@@ -69,8 +69,8 @@ def normal_ranks(X: np.ndarray, fitted: QuantileTransformer) -> np.ndarray:
 class Preparation(BaseEstimator):
     """Scaling that is fitted on encoded training rows and called on encoded rows.
 
-    `n_levels` is the number of indicators of each category, and `effects` the columns of effects that are used as numbers;
-    `random_state` selects the rows for quantiles of large tables.
+    `n_levels` has the number of indicators of each category, and `effects` the indices of the effects on the target that are
+    used as numbers. `random_state` selects the rows from which quantiles of large tables are computed.
     """
 
     scaling: str = "standard"
@@ -79,11 +79,11 @@ class Preparation(BaseEstimator):
     effects: Sequence[int] = ()
 
     def numbers(self, encoded: Encoded) -> np.ndarray:
-        """Return the numeric columns and the effect columns that are selected by `effects`."""
+        """Return the numbers of encoded rows and the effects on the target that the parameter `effects` selects."""
         return np.hstack([encoded.numbers, encoded.effects[:, self.effects]]) if self.effects else encoded.numbers
 
     def fit(self, encoded: Encoded) -> Preparation:
-        """Compute medians, quantiles, means and standard deviations."""
+        """Compute the medians, quantiles, means and standard deviations of the columns."""
         numbers = self.numbers(encoded)
         n, d = numbers.shape
         missing = np.isnan(numbers)
@@ -113,7 +113,7 @@ class Preparation(BaseEstimator):
         return self
 
     def _shaped(self, filled: np.ndarray) -> np.ndarray:
-        """Return transformed columns before centring and scaling."""
+        """Return the transformed columns, before centring and scaling, of numbers without missing values."""
         shaped = filled
         if self.scaling == "quantile" and filled.shape[1]:
             shaped = np.minimum(np.maximum(normal_ranks(filled, self.quantiles_), -_CLIP), _CLIP)
@@ -123,7 +123,7 @@ class Preparation(BaseEstimator):
         return np.where(self.two_valued_, (filled - self.low_) / self.range_, shaped)
 
     def __call__(self, encoded: Encoded) -> np.ndarray:
-        """Return the scaled rows as float64 in C order."""
+        """Return the scaled columns of encoded rows as a float64 array in C order."""
         numbers = self.numbers(encoded)
         missing = np.isnan(numbers)
         shaped = (self._shaped(np.where(missing, self.medians_, numbers)) - self.means_) / self.scales_
@@ -139,7 +139,7 @@ class Preparation(BaseEstimator):
 
     @property
     def groups(self) -> np.ndarray:
-        """Group of each scaled column; columns in a group, those of one category, share a learned scale."""
+        """Group of each scaled column: indicators of one category are a group, which has one learned scale."""
         alone = self.n_columns - sum(self.n_levels)
         of_levels = np.repeat(np.arange(len(self.n_levels)), self.n_levels)
         return np.concatenate([np.arange(alone), alone + of_levels]).astype(np.intp)

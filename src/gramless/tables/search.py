@@ -1,15 +1,14 @@
-"""Search for scaling, kernel, width and `C` by closed-form leave-one-out on a growing sample.
+"""Search for the best settings (scaling, kernel, kernel width and `C`) by closed-form leave-one-out on a growing sample.
 
-1. `first_rows` rows: every scaling, kernel and width, each with its best `C`.
-2. More rows: coordinate search in width and `C` from the best of each family (scaling and kernel); also with learned column
-   scales, and with the logarithm of a skewed target.
-3. All rows if time allows, else local subsets of the table, which are as dense as the table: the finalists again.
-4. The greedy average of the finalists, if it lowers the loss.
+1. On `first_rows` rows, evaluate every scaling, kernel and width, each with its best `C`.
+2. On more rows, run a coordinate search in width and `C` from the best setting of each family (pair of scaling and kernel),
+   also with learned column scales and with the logarithm of a skewed target.
+3. Evaluate the best settings (finalists) on all rows if time allows, else on local subsets, which are as dense as the table.
+4. Average finalists greedily if the average lowers the loss.
 
-Widths are relative to the spread of the scaled columns, so that one list serves all tables. Every evaluation is one
-Cholesky factorisation (`gramless.tables.exact`). Column scales overfit the rows from which they are learned; they are
-therefore learned from each half of a sample and compared on the other half, and the model uses the geometric mean of
-both.
+Kernel widths are relative to the spread of the scaled columns, so that one list of widths serves all tables. An evaluation
+is one Cholesky factorisation (`gramless.tables.exact`). Column scales overfit the rows from which they are learned. Scales
+are therefore learned from each half of a sample and evaluated on the other half; the model uses their geometric mean.
 
 Reference: Caruana, Niculescu-Mizil, Crew and Ksikes, "Ensemble selection from libraries of models", 2004.
 """
@@ -36,13 +35,13 @@ from gramless.tables.tuning import TUNING, TablesTuning
 T = TypeVar("T")
 Scales: TypeAlias = tuple[float, ...]
 Report: TypeAlias = Callable[[str, str], bool]
-"""Progress callback `report(stage, message)`; returns True if the search is to stop."""
+"""Progress callback `report(stage, message)`, which returns True to stop the search."""
 
 KERNELS = ("rbf", "matern52", "exponential", "laplacian")
-"""Kernels of the search."""
+"""Kernels that the search compares."""
 FAST_KERNELS = ("matern52", "laplacian")
-"""Kernels of a fast search: one for smooth functions, and one for functions that change along single columns."""
-# Widths of the first stage in order of evaluation: the search for C starts from the best C of the previous width.
+"""Kernels that a fast search compares: one for smooth functions, and one for functions that change along single columns."""
+# Kernel widths of the first stage in the order of evaluation: the search for C starts from the best C of the previous width.
 WIDTHS = {
     "rbf": (0.3, 0.15, 0.6, 1.2, 4.0),
     "matern52": (0.3, 0.1, 1.0, 4.0),
@@ -60,7 +59,7 @@ BASE_SCALINGS = ("standard", "quantile")
 
 @dataclass(frozen=True)
 class TableSetting:
-    """Hyperparameters of one table model: scaling of the columns, kernel, width, `C`, log target, column scales."""
+    """Scaling, kernel, kernel width, `C`, whether the logarithm of the target is fitted, and any learned column scales."""
 
     scaling: str
     kernel: str
@@ -70,7 +69,7 @@ class TableSetting:
     scales: Scales | None = None
 
     def describe(self) -> str:
-        """Return a description of the setting as text."""
+        """Return a description of the setting as a string."""
         extra = ", learned column scales" if self.scales is not None else ""
         return f"{self.kernel} kernel on {self.scaling} columns, width {self.width:.3g}, C {self.C:.3g}{extra}" + (
             ", logarithm of the target" if self.log else ""
@@ -85,7 +84,7 @@ def kernel_gamma(kernel: str, width: float, spread: float) -> float:
 
 
 def kernel_width(kernel: str, gamma: float, spread: float) -> float:
-    """Return the relative width that gives `gamma`; the inverse of `kernel_gamma`."""
+    """Return the relative width of a kernel with the given `gamma`; this is the inverse of `kernel_gamma`."""
     per_unit = gamma / kernel_gamma(kernel, 1.0, spread)
     return per_unit**0.5 if kernel == "rbf" else per_unit
 
@@ -98,7 +97,7 @@ def make_kernel(setting: TableSetting, spread: float) -> Kernel:
 
 @dataclass
 class Evaluation:
-    """A setting, its loss, and its leave-one-out predictions of the first `n` rows of the sample."""
+    """Setting with its leave-one-out predictions of the first `n` rows of the sample, and the loss of these predictions."""
 
     setting: TableSetting
     loss: float
@@ -107,20 +106,20 @@ class Evaluation:
 
 
 def narrowed_evaluations(starts: int, evaluations: int) -> int:
-    """Return the number of evaluations of a search that continues from the better half of the starts."""
+    """Return the number of evaluations of a search that evaluates all starts and continues from the better half of them."""
     return starts + -(-starts // 2) * (evaluations - 1)
 
 
 def rows_within(seconds: float, evaluations: int, tuning: TablesTuning = TUNING) -> int:
-    """Return the number of rows of a matrix that can be factored `evaluations` times in `seconds` at the nominal speed."""
+    """Return how many rows a matrix has that can be factored `evaluations` times in `seconds` at the nominal speed."""
     return int((1.5 * seconds * tuning.operations_per_second / evaluations) ** (1 / 3))
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Options of search and fit; `C` and `gamma` are searched if None, and `seconds` is converted at the nominal speed.
+    """Options of search and fit; `C` and `gamma` are selected by the search if they are None.
 
-    `encodings` are those of `TableColumns.encodings`.
+    `seconds` is converted to a number of operations at the nominal speed; `encodings` is from `TableColumns.encodings`.
     """
 
     report: Report = lambda stage, message: False
@@ -138,7 +137,7 @@ class SearchOptions:
 
 
 Steps: TypeAlias = Generator[None, None, Evaluation]
-"""A search that yields after every evaluation, so that another thread can continue it."""
+"""Generator that yields after every evaluation of a search, so that another thread can continue the search."""
 
 
 def _step(do: Callable[..., T], *arguments: Any) -> Generator[None, None, T]:
@@ -150,7 +149,7 @@ def _step(do: Callable[..., T], *arguments: Any) -> Generator[None, None, T]:
 class SettingSearch:
     """State of one search over settings.
 
-    `rows` are the training rows of `encoded`, in the order in which the sample grows.
+    `rows` are the indices of the rows of `encoded` in the table, in the order in which the sample grows.
     """
 
     def __init__(
@@ -170,7 +169,8 @@ class SettingSearch:
         self.X = {scaling: prepare(encoded) for scaling, prepare in preparations.items()}
         self.spread = {scaling: max(float(X.var(axis=0).sum()), 1e-12) for scaling, X in self.X.items()}
         self.evaluated: dict[tuple[TableSetting, int], Evaluation] = {}
-        # For averaged column scales, those learned from the even and from the odd rows among the first rows; their number.
+        # For each vector of averaged column scales: the scales learned from the even and from the odd rows of the first part
+        # of the sample, and the number of rows of this part.
         self.halves: dict[Scales, tuple[tuple[Scales, Scales], int]] = {}
         # Solutions of settings on the full sample, reused by the fit if the sample contains all rows.
         self.solutions: dict[TableSetting, ExactSolution] = {}
@@ -184,7 +184,7 @@ class SettingSearch:
         self._stopped = self.options.report("search", message) or self._stopped
 
     def _expect(self, *stages: int) -> None:
-        """Set the largest total number of evaluations, given the evaluations of the remaining stages."""
+        """Set the largest total number of evaluations from the numbers of evaluations of the remaining stages."""
         self._most = self.n_evaluated + sum(stages)
 
     def _each(self, jobs: Iterable[Generator[None, None, T]]) -> list[T]:
@@ -196,7 +196,7 @@ class SettingSearch:
     def evaluate(
         self, setting: TableSetting, n: int, cached: dict[TableSetting, CachedMatrices] | None = None
     ) -> Evaluation:
-        """Return leave-one-out predictions of the first `n` rows; `cached` has the kernel matrix of the previous setting."""
+        """Return the evaluation of a setting on the first `n` rows; `cached` has the kernel matrix of the previous call."""
         key = (setting, n)
         if key not in self.evaluated:
             matrices: CachedMatrices | None = None
@@ -223,12 +223,12 @@ class SettingSearch:
         return self.evaluated[key]
 
     def line_search(self, start: TableSetting, n: int) -> Steps:
-        """Return a search for the best `C` for the first `n` rows, in factors of ten from `start`."""
+        """Return a search for the best `C` on the first `n` rows that starts at `start`, in steps of a factor of ten."""
         step = self.tuning.first_C_step
         return self._greedy_search(start, n, np.inf, [(step, 1.0), (1 / step, 1.0)])
 
     def coordinate_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
-        """Return a search in `C` and width, with a limited number of evaluations."""
+        """Return a coordinate search in `C` and width with a limited number of evaluations on the first `n` rows."""
         C_step, width_step = self.tuning.C_step, self.tuning.width_step
         moves = [(C_step, 1.0), (1 / C_step, 1.0)]
         if self.gamma is None and len(WIDTHS[start.kernel]) > 1:
@@ -236,8 +236,8 @@ class SettingSearch:
         return self._greedy_search(start, n, evaluations, moves)
 
     def _greedy_search(self, start: TableSetting, n: int, evaluations: float, moves: list[tuple[float, float]]) -> Steps:
-        """Search by factors of `C` and width: accept the first improving move, and try the last successful one first."""
-        # Every other move changes only C, so that its setting reuses the kernel matrix.
+        """Multiply `C` and width by the factors of `moves`; accept the first improving move, which is then tried first."""
+        # A move that changes only C reuses the kernel matrix of the previous evaluation.
         cached: dict[TableSetting, CachedMatrices] = {}
         here = self.evaluate(start, n, cached)
         yield
@@ -265,7 +265,7 @@ class SettingSearch:
         return here
 
     def first(self, n: int) -> list[Evaluation]:
-        """Evaluate all combinations on few rows; return the best evaluation of each family, in ascending order of loss."""
+        """Evaluate all scalings, kernels and widths; return the best evaluation of each family, lowest loss first."""
         start_C = self.tuning.start_C if self.C is None else self.C
 
         def widths(scaling: str, kernel: str) -> Steps:
@@ -293,9 +293,9 @@ class SettingSearch:
         return _best_of_each(found, _family)
 
     def learn(self, starts: Sequence[TableSetting], rows: int) -> list[TableSetting]:
-        """Return each setting together with column scales learned from each half of the first rows.
+        """Return each setting with the geometric mean of the column scales learned from two halves of the first rows.
 
-        A setting that already has scales starts with the scales learned from the same half, and takes half as many steps.
+        A setting that already has scales starts from the scales of the same half, and takes half as many L-BFGS iterations.
         """
 
         def learned(start: TableSetting, first: int) -> tuple[np.ndarray, float]:
@@ -313,10 +313,11 @@ class SettingSearch:
         return [self._joined(start, halves[2 * k : 2 * k + 2], rows) for k, start in enumerate(starts)]
 
     def _joined(self, start: TableSetting, halves: list[tuple[np.ndarray, float]], rows: int) -> TableSetting:
-        """Return the setting with the geometric mean of the scales of both halves."""
+        """Return the setting with the geometric mean of the column scales that were learned from both halves."""
         logs, Cs = [half[0] for half in halves], [np.log(half[1]) for half in halves]
         mean = np.mean(logs, axis=0)
-        # Both halves get the geometric mean of the averaged scales, so that one width suits all three scale vectors.
+        # The scales of each half are multiplied by a factor, so that both have the geometric mean of the averaged scales and
+        # one kernel width suits all three vectors of scales.
         even, odd, both = (self._scales(one - one.mean() + mean.mean(), start.scaling) for one in (*logs, mean))
         self.halves[both] = (even, odd), rows
         C = float(np.clip(np.exp(np.mean(Cs)), self.tuning.smallest_C, self.tuning.largest_C))
@@ -328,7 +329,7 @@ class SettingSearch:
     def unbiased_search(self, start: TableSetting, n: int, evaluations: int) -> Steps:
         """Run a coordinate search and return its result, with predictions by scales learned without the predicted rows.
 
-        Each row is predicted by the scales that were learned from the other half of the rows.
+        Each row is predicted with the column scales that were learned from the other half of the rows.
         """
         evaluation = yield from self.coordinate_search(start, n, evaluations)
         setting = evaluation.setting
@@ -346,10 +347,10 @@ class SettingSearch:
         return Evaluation(setting, self.loss(predictions, self.rows[:n]), n, predictions)
 
     def _narrowed(self, starts: Sequence[TableSetting], n: int, evaluations: int) -> list[Evaluation]:
-        """Evaluate all settings, and run a coordinate search from those of the better half that are not hopeless."""
+        """Evaluate all settings, and run a coordinate search from the settings of the better half that are promising."""
         first = self._each(_step(self.evaluate, start, n) for start in starts)
         plain = [one for one in first if one.setting.scales is None]
-        # The loss of learned scales is too low before `unbiased_search`, so that it is compared with such losses only.
+        # Before `unbiased_search`, losses of settings with learned scales are too low: compare them only with each other.
         learned = promising([one for one in first if one.setting.scales is not None], self.loss, self.rows[:n], self.tuning)
         kept = _finite(promising(plain, self.loss, self.rows[:n], self.tuning) + learned)[: -(-len(first) // 2)]
         others = [one for one in [*plain, *learned] if all(one is not other for other in kept)]
@@ -357,7 +358,7 @@ class SettingSearch:
         return self._each(self.unbiased_search(one.setting, n, count) for one, count in jobs)
 
     def _reweight(self, found: list[Evaluation]) -> None:
-        """Update the weights of a robust loss by the residuals of the best setting."""
+        """Update the row weights of a robust loss by the residuals of the best evaluation."""
         finite = _finite(found)
         if self.loss.is_robust and finite:
             self.loss = self.loss.reweighted(finite[0].predictions, self.rows[: finite[0].n])
@@ -365,10 +366,10 @@ class SettingSearch:
             self.solutions.clear()
 
     def run(self) -> list[Evaluation]:
-        """Return the best settings of different families, on as many rows as the time budget allows, best first."""
+        """Return the best evaluations of different families on as many rows as the time budget allows, best first."""
         t, most = self.tuning, len(self.rows)
         learns = self.options.column_scales == "learned" and len(np.unique(self.groups["standard"])) > 1
-        # With learned scales, both halves of the rows are evaluated after every coordinate search.
+        # With learned scales, every coordinate search is followed by one evaluation with the scales of each half.
         second = narrowed_evaluations(t.families, t.family_evaluations) + self.loss.can_log * t.family_evaluations
         second += narrowed_evaluations(t.learned_kernels, t.family_evaluations) + 2 * t.learned_kernels if learns else 0
         last = narrowed_evaluations(t.finalists, t.finalist_evaluations)
@@ -403,11 +404,11 @@ class SettingSearch:
         return _finite(finalists)
 
     def _with_learned_scales(self, found: list[Evaluation], n: int) -> list[Evaluation]:
-        """Return evaluations with learned scales for the best kernel, and if they lower its loss for other kernels."""
+        """Return evaluations with learned scales for the best kernel; if its loss becomes lower, also for other kernels."""
         t, most = self.tuning, len(self.rows)
         steps = 2 * t.learned_kernels * t.learning_steps * t.gradient_cost
         seconds = t.shares["learn"] * self.options.seconds
-        # More columns need more rows, and the learned scales of a wide table are worth more time.
+        # Learning the scales of many columns needs more rows, and deserves more time, than learning the scales of few.
         wide = min(
             rows_within(t.wide_learning * seconds, steps, t), t.rows_per_scale * len(np.unique(self.groups["standard"]))
         )
@@ -425,13 +426,13 @@ class SettingSearch:
         if not others or not learned or self._stopped or learned[0].loss > best.loss:
             return learned
         scales = learned[0].setting.scales
-        # Every scaling of one encoding has the same columns.
+        # Scalings of the same encoding have the same columns, and can start from the same scales.
         same = {scaling for scaling, groups in self.groups.items() if len(groups) == len(scales or ())}
         starts = [one.setting for one in others]
         return learned + learn([replace(one, scales=scales if one.scaling in same else None) for one in starts])
 
     def run_local(self, found: list[Evaluation], spread: dict[str, float]) -> list[Evaluation]:
-        """Return settings of an earlier search after a coordinate search on these rows, local subsets of the table."""
+        """Continue an earlier search by a coordinate search on the rows of local subsets; return the evaluations."""
         self.spread = spread
         t, n = self.tuning, len(self.rows)
         self._expect(narrowed_evaluations(t.local_finalists, t.local_evaluations))
@@ -439,7 +440,7 @@ class SettingSearch:
         return _finite(self._narrowed([one.setting for one in _diverse(found, t.local_finalists)], n, t.local_evaluations))
 
     def run_single(self) -> Evaluation:
-        """Return the best setting of one scaling and one kernel, on at most `single_rows` rows."""
+        """Return the best evaluation for one scaling and one kernel on at most `single_rows` rows."""
         n = min(len(self.rows), self.tuning.single_rows)
         families = self.first(min(n, self.tuning.first_rows))
         self.report(f"coordinate search, {n:,} rows")
@@ -452,17 +453,17 @@ NOTHING_FITTED = "no setting could be fitted: the kernel matrix is singular for 
 def local_rows(
     X: np.ndarray, known: np.ndarray, losses: np.ndarray, options: SearchOptions, most: int, rng: np.random.RandomState
 ) -> np.ndarray:
-    """Return row indices of random local subsets, as many as the time budget of the third stage allows.
+    """Return the indices of the rows of random local subsets, as many rows as the time budget of the third stage allows.
 
-    Subsets are drawn in proportion to the sum of the `losses` of the rows `known` in them, because few subsets may have
-    almost the complete loss of a skewed target, and settings should be compared there.
+    A subset is drawn in proportion to the sum of `losses` over the rows of `known` in the subset: for a skewed target, few
+    subsets may cause almost all of the loss, and settings should be compared on such subsets.
     """
     tuning = options.tuning
     evaluations = narrowed_evaluations(tuning.local_finalists, tuning.local_evaluations)
     count = min(most, rows_within(tuning.shares["third"] * options.seconds, evaluations, tuning))
     tree = Partition(max(1, count // tuning.local_subsets)).fit(X)
     parts = tree.parts(X)
-    # One further average row in each subset, so that subsets without known rows can be drawn.
+    # Add the mean loss of a row to the sum of each subset, so that subsets without rows of `known` can be drawn.
     totals = np.bincount(parts[known], weights=losses, minlength=tree.n_parts_) + max(losses.mean(), np.finfo(float).tiny)
     drawn = rng.choice(tree.n_parts_, min(tuning.local_subsets, tree.n_parts_), replace=False, p=totals / totals.sum())
     return np.flatnonzero(np.isin(parts, drawn))
@@ -474,9 +475,9 @@ def _finite(found: list[Evaluation]) -> list[Evaluation]:
 
 
 def _diverse(found: list[Evaluation], most: int) -> list[Evaluation]:
-    """Return the best evaluation of each kernel, with and without logarithms, and of each encoding, then others.
+    """Return the best of each kernel, of each encoding, and with and without `log`, then others, at most `most` in total.
 
-    The best kernel can change with more rows, and averages of different models have smaller errors.
+    The best kernel can change with more rows, and averages of models that differ more have smaller errors.
     """
     groups: list[Callable[[TableSetting], Any]] = [
         lambda setting: setting.kernel,
@@ -489,7 +490,7 @@ def _diverse(found: list[Evaluation], most: int) -> list[Evaluation]:
 
 
 def _family(setting: TableSetting) -> tuple[Any, ...]:
-    """Return the hyperparameters that the coordinate search does not change."""
+    """Return the hyperparameters of a setting that the coordinate search does not change."""
     return setting.scaling, setting.kernel, setting.log, setting.scales is not None
 
 
@@ -506,7 +507,7 @@ def _best_of_each(found: list[Evaluation], group: Callable[[TableSetting], Any])
 def promising(
     found: list[Evaluation], loss: ClassLoss | ValueLoss, rows: np.ndarray, tuning: TablesTuning
 ) -> list[Evaluation]:
-    """Return the evaluations that improve the average, and those whose loss is not significantly above the lowest loss.
+    """Return the evaluations of the greedy average, and evaluations whose loss is not significantly above the lowest loss.
 
     The losses of two settings are compared row by row, as in a paired test.
     """
@@ -526,7 +527,7 @@ def promising(
 def choose(
     finalists: list[Evaluation], loss: ClassLoss | ValueLoss, rows: np.ndarray, most: int = TUNING.members
 ) -> list[tuple[Evaluation, float]]:
-    """Return the members of an average and their weights: greedily add the setting that lowers the loss most."""
+    """Return the evaluations of a greedy average and their weights: add the evaluation that lowers the loss most."""
     finalists = _finite(finalists)
     if not finalists:
         raise ValueError(NOTHING_FITTED)

@@ -1,12 +1,12 @@
-"""Statistics of the target by category, cross-fitted on the training rows.
+"""Effects of the levels of a category on the target, cross-fitted on the training rows.
 
-The effect of a level with rows of total weight `w` and sum of targets `s` (centred) is the mean shrunk to zero,
+The effect of a level, for total weight `w` and weighted sum `s` of the centred targets of its rows, is the shrunken mean
 
     s / (w + m),    m = (variance within levels) / (variance of the level means)
 
-the best linear prediction of a random effect; both variances are estimated by the method of moments. A training row has
-the effect from the other folds, never from its own target; a new row has the effect from all training rows. New levels have
-the effect 0, the mean of all rows, and missing values are a level of their own.
+This is the best linear prediction of a random effect; both variances are estimated by the method of moments. The effect for
+a training row is computed from the other folds, never from its own target; the effect for a new row from all training rows.
+A level that did not occur in training has the effect 0, the mean of all rows. Missing values are a level of their own.
 
 Reference: Micci-Barreca, "A preprocessing scheme for high-cardinality categorical attributes in classification and
 prediction problems", 2001.
@@ -16,22 +16,22 @@ from __future__ import annotations
 
 import numpy as np
 
-# Folds of the cross-fitting: a training row has the effect of nine tenths of the rows of its level.
+# Number of folds: the effect for a training row is computed from about nine tenths of the rows of its level.
 _FOLDS = 10
-# Smallest shrinkage `m` in average weights of a row: a level without rows in the other folds has the effect 0, not 0 / 0.
+# Smallest shrinkage `m` in mean row weights, so that a level without rows in the other folds has the effect 0, not 0 / 0.
 _SMALLEST_SHRINKAGE = 1e-6
-# Standard errors by which the effects must improve the prediction of left-out targets.
+# Effects are significant if they improve the prediction of left-out targets by more than this number of standard errors.
 _STANDARD_ERRORS = 2.0
-# Codes of values that are missing, and of levels that did not occur in training: the last rows of a table of effects.
+# Codes of missing values and of levels that did not occur in training, which index the last two rows of a table of effects.
 MISSING, NEW = -1, -2
 
 
 def level_effects(
     codes: np.ndarray, n_levels: int, Z: np.ndarray, weights: np.ndarray, folds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Return the effects by level, of shape (n_levels + 2, k), the cross-fitted effects of the rows, and their significance.
+    """Return effects by level, of shape (n_levels + 2, k), cross-fitted effects by row, and True if they are significant.
 
-    The effects are significant if the cross-fitted ones predict the targets better than the mean by two standard errors.
+    Effects are significant if the cross-fitted effects predict the targets better than the mean by two standard errors.
     """
     size = n_levels + 2
     places = np.where(codes < 0, size + codes, codes)
@@ -52,7 +52,7 @@ def level_effects(
 
 
 def _shrinkage(totals: np.ndarray, sums: np.ndarray, centred: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the ratio of the variances within and between levels for each target; infinite without a difference."""
+    """Return variance within levels divided by variance between levels, for each target; infinity if the latter is 0."""
     used = totals > 0
     w, s = totals[used, None], sums[used]
     n, levels = w.sum(), len(w)
@@ -67,8 +67,8 @@ def fit_effects(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the effects by level for each column of codes, and the cross-fitted effects of all rows and columns.
 
-    A category that is not `used` has no effects. If `used` is None, effects are used if they are significant and have fewer
-    columns than indicators of the levels would have.
+    `used` states which columns of codes get effects. If `used` is None, these are the columns whose effects are significant
+    and need fewer columns than indicators of the levels.
     """
     folds = np.random.RandomState(seed).randint(_FOLDS, size=len(codes))
     tables, found = [], [np.zeros((len(codes), 0))]
