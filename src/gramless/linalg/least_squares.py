@@ -1,10 +1,10 @@
 """Least-squares fit of a kernel expansion: rows -> plan -> operator -> linear system -> solver -> coefficients.
 
-    (K + diag(1 / (C w_i))) a + b = z,   sum_i a_i = 0
+    A a + b = z,   sum_i a_i = 0   with   A = K + diag(1 / (C w_i))
 
 is the condition for `f = sum_i a_i K(., x_i) + b` to minimise `1/2 ||f||^2 + C/2 sum_i w_i (z_i - f(x_i))^2`. The bias costs
-one more right-hand side: solve `A [V, u] = [Z, 1]`, then `b = sum V / sum u` and `a = V - u b`. All classes, or all outputs,
-share every product with `A`. Without a bias, `A a = z` is kernel ridge regression.
+one more right-hand side: the solution of `A [V, u] = [Z, 1]` gives `b = sum V / sum u` and `a = V - u b`. The right-hand
+sides of all classes or outputs are multiplied by `A` together. Without a bias, `A a = z` is kernel ridge regression.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from gramless.linalg.solvers.cg import predictions_converged
 from gramless.linalg.tuning import TUNING, LinalgTuning
 
 _UNLIMITED = -1
-"""`max_iter=-1` means the default of the solver, as in scikit-learn's SVC."""
+"""`max_iter=-1`, which means no limit in scikit-learn's SVC, selects the default of the solver."""
 
 
 @dataclass(frozen=True)
 class LeastSquaresSettings:
-    """Settings of a least-squares fit; names and meaning are those of the parameters of `LSSVC` and `LSSVR`."""
+    """Settings of a least-squares fit, with the names and meanings of the parameters of `LSSVC` and `LSSVR`."""
 
     estimator_name: str
     C: float
     solver: str | Solver
     tol: float | str
     auto_tol: float
-    """Relative residual that ends conjugate gradients with `tol="auto"`."""
+    """Relative residual at which conjugate gradients stop with `tol="auto"` if the predictions have not converged before."""
     max_iter: int | None
     fit_intercept: bool
     device: Device
@@ -60,9 +60,9 @@ class LeastSquaresSettings:
     random_state: Any
     callbacks: Callbacks
     leave_one_out: bool = False
-    """Whether leave-one-out scores are computed after the solve and belong to the plan."""
+    """Whether leave-one-out scores are computed after the solve, so that the plan includes their memory."""
     n_Cs: int = 0
-    """Number of values of C that leave-one-out compares; 0 if C is a number."""
+    """Number of values of C that are compared by leave-one-out scores; 0 if C is a single number."""
     tuning: LinalgTuning = field(default=TUNING)
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class LeastSquaresSettings:
     def plan(
         self, kernel: Kernel, shape: tuple[int, int], n_outputs: int, dtype: Any, device: str, *, dense: bool = False
     ) -> SolverPlan:
-        """Plan a fit on `shape` rows and features, or raise a `MemoryError` that names the setting to change.
+        """Return the plan of a fit to data of shape `shape`, or raise a `MemoryError` that names the parameter to change.
 
         `dense` means that the rows are a dense array in the memory of this process.
         """
@@ -88,7 +88,7 @@ class LeastSquaresSettings:
         return with_leave_one_out(plan, size, budget) if self.leave_one_out else plan
 
     def generator(self, X: Array, Z: np.ndarray) -> np.random.RandomState:
-        """Return the random generator of a fit; a fit with a checkpoint and without a seed is seeded by its data."""
+        """Return the random generator of a fit; with a checkpoint and no `random_state`, a hash of the data is the seed."""
         # A fit that is resumed after the process was killed must draw the same rows again.
         if self.random_state is None and self.callbacks.checkpoint is not None:
             return np.random.RandomState(int(fingerprint(X, Z)[:8], 16))
@@ -97,7 +97,7 @@ class LeastSquaresSettings:
 
 @dataclass
 class ExpansionFit:
-    """A kernel expansion `f(x) = kernel(x, points) @ coef + intercept`, and how it was solved."""
+    """A kernel expansion `f(x) = kernel(x, points) @ coef + intercept`, with the plan and the result of its solve."""
 
     kernel: Kernel
     points: Array
@@ -128,10 +128,10 @@ def fit_expansion(
     start: np.ndarray | None = None,
     callback: Callable[[ExpansionFit, dict[str, Any]], bool] | None = None,
 ) -> ExpansionFit:
-    """Solve for the targets `Z`; rows of weight zero are left out.
+    """Fit a kernel expansion to the targets `Z`; rows of weight zero are left out.
 
-    `validation_error(scores, Z)` and `classes` are for early stopping, `rescale` converts the solution for `Z` to the model,
-    `start` is a solution to start from, and `callback` is called after each iteration with the fit so far.
+    Early stopping uses `validation_error(scores, Z)` and `classes` (for a stratified split). `rescale` converts coefficients
+    and bias for `Z` to those of the model, `start` is a starting point, and `callback` gets the fit after each iteration.
     """
     rng, stopping = settings.generator(X, Z), settings.callbacks.early_stopping
     device, dtype = xa.resolve_device(settings.device, X), xa.numpy_dtype(X)
@@ -175,9 +175,9 @@ def solve_expansion(
     callback: Callable[[ExpansionFit, dict[str, Any]], bool] | None = None,
     monitor: Callable[[np.ndarray, np.ndarray], float] | None = None,
 ) -> None:
-    """Solve for the targets `Z` of the rows of `fit.op` by the solver of `fit.plan`, and set the coefficients of `fit`.
+    """Solve the system of `fit.op` for the targets `Z` with the solver of `fit.plan`; set coefficients and result of `fit`.
 
-    `monitor` returns the error on held-out rows from coefficients and bias.
+    `monitor(coef, bias)` returns the error on held-out rows.
     """
     op, stopping, checkpoint = fit.op, settings.callbacks.early_stopping, settings.callbacks.checkpoint
     requires = settings.solver.requires if isinstance(settings.solver, Solver) else SOLVERS[fit.plan.solver].requires
@@ -209,11 +209,11 @@ def solve_expansion(
 
 
 def warn_of_rounding(kernel: Kernel, points: Array, coef: np.ndarray, targets: np.ndarray) -> None:
-    """Warn if the stored precision of the coefficients changes scores by more than a fraction of the size of the targets.
+    """Warn if rounding of the coefficients to their dtype changes scores by too large a fraction of the size of the targets.
 
     Independent rounding errors of the terms `a_i K(x, x_i)` add up to `eps ||a|| max K(x, x)^(1/2) max K(x_i, x_i)^(1/2)`.
     """
-    if not kernel.thread_safe:  # a Python function, whose diagonal would be as expensive as the kernel matrix
+    if not kernel.thread_safe:  # a Python function: its diagonal would cost as much as the kernel matrix
         return
     largest = float(np.abs(xa.to_numpy(kernel.diag(points))).max())
     errors = np.linalg.norm(coef.astype(np.float64), axis=0) * largest * np.finfo(coef.dtype).eps
@@ -230,7 +230,7 @@ def warn_of_rounding(kernel: Kernel, points: Array, coef: np.ndarray, targets: n
 
 
 def _make_solver(settings: LeastSquaresSettings, plan: SolverPlan, op: Any, rng: np.random.RandomState) -> Solver:
-    """Return the solver of the plan with its tolerance and block size; conjugate gradients get their preconditioner."""
+    """Return the solver of the plan with tolerance and block size set; `CG` also gets the preconditioner of the plan."""
     solver = settings.solver if isinstance(settings.solver, Solver) else _solver_by_name(settings, plan, op)
     if not isinstance(solver, CG) or solver.preconditioner is not None or plan.n_landmarks == 0:
         return solver
@@ -240,7 +240,7 @@ def _make_solver(settings: LeastSquaresSettings, plan: SolverPlan, op: Any, rng:
 def planned_preconditioner(
     op: Any, plan: SolverPlan, rng: np.random.RandomState, *, damping: float | str = "auto"
 ) -> NystromPreconditioner | None:
-    """Return the Nyström preconditioner on random landmarks that a plan requests, or None if it requests none."""
+    """Return the Nyström preconditioner on as many random landmarks as the plan requests, or None if `n_landmarks` is 0."""
     if not plan.n_landmarks:
         return None
     landmarks = np.sort(rng.permutation(op.shape[0])[: plan.n_landmarks])
@@ -250,10 +250,10 @@ def planned_preconditioner(
 def _solver_by_name(settings: LeastSquaresSettings, plan: SolverPlan, op: Any) -> Solver:
     cls = SOLVERS[plan.solver]
     options: dict[str, Any] = {}
-    # Where "auto" replaces a factorisation by iterations, these are cheap and continue until the scores have settled.
+    # If solver="auto" selects CG although the system is small enough to factor, iterations are cheap and end at value_tol.
     is_small = settings.solver == "auto" and op.shape[0] <= settings.tuning.cholesky_max_rows_cpu
     until_predictions = plan.solver == "cg" and settings.tol == "auto" and not is_small
-    if plan.solver != "cholesky":  # a direct solver refines to its own tolerance; `tol` is for iterations
+    if plan.solver != "cholesky":  # `tol` is for iterative solvers; a direct solver refines to its own tolerance
         tol = settings.auto_tol if until_predictions else settings.tuning.value_tol
         options["tol"] = tol if settings.tol == "auto" else settings.tol
     if settings.max_iter not in (None, _UNLIMITED):
@@ -267,7 +267,7 @@ def _solver_by_name(settings: LeastSquaresSettings, plan: SolverPlan, op: Any) -
 
 
 def rows_of(X: Array, rows: np.ndarray, points: np.ndarray, kernel: Kernel) -> Array:
-    """Return rows of the data, or the kernel values of rows and points if the kernel is precomputed."""
+    """Return the rows `rows` of the data, or their kernel values with `points` if the kernel is precomputed."""
     return xa.take_rows(X, rows) if kernel.uses_points else xa.submatrix(X, rows, points)
 
 
@@ -286,7 +286,7 @@ def _warn_unless_converged(name: str, system: LinearSystem, result: SolveResult,
     if result.status.converged_or_stopped:
         return
     if system.bordered:
-        # A product would cost as much as a pass over all blocks, and `max_iter` often ends such solves on purpose.
+        # The true residual would cost as much as a pass over all blocks, and `max_iter` often ends such solves on purpose.
         residual, which = result.residual, "estimated"
     else:
         residual, which = xa.norm(system.rhs - system.op @ result.W) / (xa.norm(system.rhs) or 1.0), "true"

@@ -1,15 +1,15 @@
 """Sequential minimal optimisation of many dual problems at the same time, on a graphics card.
 
-The method is that of `gramless.svm.smo`: each round solves a working set of every unsolved problem, half of which are the
-worst violators and half variables of earlier rounds, and then updates the slopes of all variables. Each set is solved by one
-program instance on the card with its variables in registers.
+The method is that of `gramless.svm.smo`. Each round solves every unsolved problem over a working set of its variables: half
+of the set are the worst violators, and half are variables of earlier rounds. The round then updates the slopes (gradients)
+of all variables. One program instance on the card solves one working set, with the variables of the set in registers.
 
 The full Gram matrix is stored if its n^2 values fit the budget. Otherwise the kernel rows of a round are computed in tiles
-and discarded, because recomputing them costs less than transferring them. Sets are then large, so that fewer rounds compute
-kernel rows, and each set is solved by the same method on its own Gram matrix.
+and discarded, because recomputing the rows costs less than transferring them. Working sets are then large, so that fewer
+rounds compute kernel rows, and a large set is solved by the same method on the Gram matrix of the set.
 
-Cost, with P problems of n points and working sets of q: a round takes O(P q^2) kernel values for the sets, O(q) for each
-pair moved and O(P q n) additions; all kernel values once, or O(P q n d) operations per round if they are not stored.
+Cost for P problems of n points and working sets of q variables: a round takes O(P q^2) kernel values for the sets, O(q) for
+each pair moved and O(P q n) additions. All kernel values are computed once, or in O(P q n d) per round if not stored.
 
 Reference: Wen, Shi, Li, He and Chen (2018), ThunderSVM: a fast SVM library on GPUs and CPUs.
 """
@@ -33,13 +33,13 @@ from gramless.svm.gram_rows import Part, as_indices, within
 from gramless.svm.progress import SolverProgress
 from gramless.svm.tuning import TUNING
 
-# Score of a variable that may not move: finite, so that it is selected before variables already in the set (-inf).
+# Score of a variable that may not move: finite, so that such a variable is selected before those already in the set (-inf).
 _MASKED = 1e300
 
 
 @dataclass(frozen=True)
 class BatchedSMO:
-    """Dual solver on a device; `working_set` is a power of two and is halved if memory is scarce."""
+    """Dual solver on a device; `working_set` is a number of variables, a power of two, and is halved if memory is scarce."""
 
     tol: float = 1e-3
     working_set: int = TUNING.device_set
@@ -74,7 +74,7 @@ class BatchedSMO:
     def _largest_set(
         self, state: BatchState, values: StoredDeviceGram | TiledDeviceGram, budget: float, working_set: int
     ) -> int:
-        """Return the size of a working set, larger if kernel rows are not stored and its Gram matrix fits the budget."""
+        """Return the size of a working set, larger if kernel rows are not stored and the budget allows its Gram matrix."""
         n_problems, n = state.beta.shape
         if isinstance(values, StoredDeviceGram):
             return min(working_set, n)
@@ -104,7 +104,7 @@ def _set_size(n: int, working_set: int) -> int:
 
 
 def _state_bytes(n: int, working_set: int, itemsize: int) -> int:
-    """Return the bytes of a problem with `n` variables: its state, and the Gram matrix of its set with a temporary copy."""
+    """Return the bytes of a problem with `n` variables: state, and Gram matrix of a working set with a temporary copy."""
     q = _set_size(n, working_set)
     return 8 * TUNING.numbers_per_variable * max(q, n) + 2 * itemsize * q**2
 
@@ -124,7 +124,7 @@ def _groups(problems: Sequence[BoxQP], working_set: int, itemsize: int, budget: 
 
 @dataclass
 class BatchState:
-    """State of problems, one per row of every tensor; the variables that pad a row have empty boxes."""
+    """State of several problems, one per row of every tensor; variables that pad a row are fixed by their bounds at zero."""
 
     linear: Any
     lower: Any
@@ -133,13 +133,13 @@ class BatchState:
     beta: Any
     K_beta: Any
     moves: Any
-    # Indices of the variables among the rows and the columns of the kernel values.
+    # Row and column indices of the variables in the matrix of kernel values.
     rows: Any
     columns: Any
 
     @classmethod
     def of(cls, problems: Sequence[BoxQP], parts: Sequence[Sequence[Part]], device: Any, working_set: int) -> BatchState:
-        """Return the state before the first round, without the slopes of a starting point."""
+        """Return the state before the first round; the products `K beta` are zero, even if a starting point is not."""
         torch = xa.import_torch()
         largest = max(qp.size for qp in problems)
         n = max(largest, _set_size(largest, working_set))
@@ -166,7 +166,7 @@ class BatchState:
 
 
 class BatchedAscent:
-    """Rounds over problems: select and solve their working sets, then update the slopes of all variables."""
+    """Solver of a batch of problems by rounds: select and solve working sets, then update the slopes of all variables."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class BatchedAscent:
         self.random.manual_seed(seed)
 
     def solve(self, progress: SolverProgress, *, inner: bool = False) -> None:
-        """Run rounds until every problem is solved or no variable can move; rounds of an inner problem are not reported."""
+        """Run rounds until every problem is solved or no variable can move; with `inner`, rounds are not reported."""
         torch = xa.import_torch()
         state = self.state
         is_started = inner or bool(state.beta.any())
@@ -219,7 +219,7 @@ class BatchedAscent:
             self._improve(number, active, chosen, slope, violation, progress)
 
     def _add_start(self) -> None:
-        """Add the slopes of the starting point."""
+        """Add the products `K beta` of the starting point to the state."""
         state = self.state
         all_problems = xa.import_torch().arange(len(state.beta), device=state.beta.device)
         for part in slices(self.n, self.q):
@@ -236,11 +236,12 @@ class BatchedAscent:
         return gains, costs
 
     def _select(self, number: int, active: Any, gains: Any, costs: Any, *, sampled: bool) -> Any:
-        """Return the next working sets: violators of both sides, then free variables, then the most recently chosen ones."""
+        """Return the next working sets: worst violators, then free variables, then the most recently chosen variables."""
         torch = xa.import_torch()
         state = self.state
         if sampled:
-            # All slopes are tied at zero, so a random sample of both sides represents the data better than the first rows.
+            # For `beta = 0` many slopes are equal, so a random sample of variables that may rise and of variables that may
+            # fall represents the data better than the first rows.
             noise = torch.rand(gains.shape, generator=self.random, device=gains.device, dtype=torch.float64)
             gains = torch.where(gains > -_MASKED, noise, -_MASKED)
             costs = torch.where(costs < _MASKED, noise, _MASKED)
@@ -259,7 +260,7 @@ class BatchedAscent:
         return torch.cat([violators, kept], 1)
 
     def _improve(self, number: int, active: Any, chosen: Any, slope: Any, violation: Any, progress: SolverProgress) -> None:
-        """Solve over the working sets and update the slopes."""
+        """Solve the problems over their working sets and update the slopes of all variables."""
         torch = xa.import_torch()
         state = self.state
         full = (state.rows, state.columns, state.beta, state.lower, state.upper)
@@ -281,7 +282,7 @@ class BatchedAscent:
             after, moves = part.beta, part.moves
         state.moves[active] += moves
         state.beta[active[:, None], chosen] = after
-        # After the first round a set contains a violating pair: if nothing moved, the step was below the rounding of beta.
+        # After the first round a set contains a violating pair: if no variable moved, the step was below rounding of beta.
         self.stalled[active] = (moves == 0) & (number > 0)
         self.values.add(state.K_beta, active, rows, after - before, state.columns, self.parts)
 
@@ -315,7 +316,7 @@ class StoredDeviceGram:
         from gramless._core.compiled.smo_triton import add_rows
 
         torch = xa.import_torch()
-        # Rows with non-zero weights come first; the kernel reads only these.
+        # Rows with non-zero weights come first, because the GPU kernel reads only the first `counts` rows.
         order = torch.argsort((weights == 0).to(torch.int8), dim=1, stable=True)
         counts = (weights != 0).sum(1)
         add_rows(self.K, rows.gather(1, order), weights.gather(1, order), counts, columns, active, total)
@@ -331,14 +332,14 @@ class FusedRowSums:
 
     @classmethod
     def of(cls, kernel: Kernel, X: Any, budget: float) -> FusedRowSums | None:
-        """Return None if points, kernel or device are unsupported, or if a padded copy of the points exceeds the budget."""
+        """Return None if kernel, points or device are not supported, or if a padded copy of `X` exceeds the budget."""
         torch, form, width = xa.import_torch(), fused_form(kernel), -(-X.shape[1] // 16) * 16
         if form is None or not form.smooth or not can_fuse(kernel, X, "high") or 4 * len(X) * (width + 1) > budget:
             return None
         padded = torch.zeros((len(X), width), dtype=X.dtype, device=X.device)
         padded[:, : X.shape[1]] = X
         if form.of_distances:
-            # Distances computed from norms lose digits if all points are far from the origin.
+            # The points are centred: distances computed from norms lose digits if all points are far from the origin.
             padded[:, : X.shape[1]] -= X.mean(0)
         return cls(padded, (padded**2).sum(1), form)
 
@@ -418,9 +419,9 @@ def least_bytes(kernel: Kernel, X: Any, working_set: int) -> int:
 
 
 def solve_sets(gram: Any, slope: Any, beta: Any, lower: Any, upper: Any, epsilon: Any, goal: Any, max_moves: Any) -> Any:
-    """Maximise the dual over each working set (one per row), changing `beta` in place; return the pair updates of each.
+    """Maximise the dual over each working set (one per row) by changing `beta`; return the number of pairs moved per set.
 
-    `slope` is the gradient of the smooth part at `beta`, `goal` the violation to reach, `max_moves` the limit of moves.
+    `slope` is the gradient of the smooth part at `beta`, `goal` the largest accepted violation, `max_moves` a limit per set.
     """
     torch = xa.import_torch()
     moves = torch.zeros(len(gram), dtype=torch.int64, device=gram.device)

@@ -6,11 +6,11 @@
 Classification has `beta_i = y_i alpha_i`, `linear = y`, `epsilon = 0` and the box `[0, C_i]` or `[-C_i, 0]` by the sign of
 `y_i`. Regression has the box `[-C_i, C_i]`, `linear = y` and the half width `epsilon` of the tube.
 
-With `slope = linear - K beta`, raising a variable gains `slope - epsilon` (`slope + epsilon` while it is negative) and
-lowering it costs `slope + epsilon` (`slope - epsilon` while it is positive). The point is optimal if no gain exceeds a cost;
-the largest gain minus the smallest cost is the violation of the optimality conditions (Keerthi et al. 2001).
+With `slope = linear - K beta`, raising a variable gains `slope - epsilon` (`slope + epsilon` if the variable is negative),
+and lowering it costs `slope + epsilon` (`slope - epsilon` if the variable is positive). `beta` is optimal if no gain exceeds
+a cost; the largest gain minus the smallest cost is the violation of the optimality conditions (Keerthi et al. 2001).
 
-With `nu` two sums are fixed, and the multiplier of `sum |beta|` is part of the solution:
+Problems with a parameter `nu` fix two sums, and the multiplier of `sum |beta|` is part of the solution:
 
     maximise    linear' beta - beta' K beta / 2
     subject to  lower <= beta <= upper,  sum of positive beta = half,  sum of negative beta = -half
@@ -19,9 +19,9 @@ Classification has `linear = 0`, the box `[0, w_i]` or `[-w_i, 0]` by the label,
 `sum |beta|` is the margin rho, and the solution divided by rho is that of the classifier with `C = 1 / rho`. Regression has
 `linear = y`, the box `[-C_i, C_i]` and `half = nu sum C_i / 2`; the multiplier is the half width of the tube.
 
-A pair is moved on one side of zero at a time. Slopes are measured from the middle of the admissible interval of their side,
-so the violation is comparable on both sides. If `nu` requires a tube of negative width, the problem without a tube is solved
-instead; its sum of multipliers is smaller than `nu` requires.
+Both variables of a moved pair are non-negative, or both are non-positive. The slopes of the variables of one sign are
+measured from the middle of the interval that the bounds of these variables admit, so that violations of both signs are
+comparable. If `nu` requires a tube of negative width, the problem without a tube is solved, with a smaller sum `half`.
 
 References for `nu`: Schölkopf, Smola, Williamson and Bartlett (2000), New support vector algorithms; Chang and Lin (2001).
 """
@@ -69,7 +69,7 @@ class BoxQP:
         return self.linear.size
 
     def restricted(self, idx: np.ndarray, slope: np.ndarray, start: np.ndarray) -> BoxQP:
-        """Return the problem over the variables `idx` alone; its linear term is the slope at its start."""
+        """Return the problem over the variables `idx` alone; the linear term is the slope of these variables at `start`."""
         return replace(self, linear=slope[idx], lower=self.lower[idx], upper=self.upper[idx], start=start, K_start=None)
 
     def move_pairs(self, K: np.ndarray, slope: np.ndarray, beta: np.ndarray, tol: float, max_moves: int) -> int:
@@ -142,7 +142,7 @@ class DualSolution:
 
     @classmethod
     def at(cls, qp: BoxQP, beta: np.ndarray, K_beta: np.ndarray, n_iter: int, tol: float) -> DualSolution:
-        """Evaluate the problem at a point."""
+        """Return the solution `beta` with the bias, objective and violation of the problem at this point."""
         slope = qp.slope(K_beta)
         violation = qp.violation(beta, slope)
         bias, objective = qp.bias(beta, slope), qp.objective(beta, slope)
@@ -151,7 +151,7 @@ class DualSolution:
 
 @dataclass(frozen=True)
 class NuQP(BoxQP):
-    """A dual problem with two sums, which are fixed at their values for `start`; the module docstring has the formula."""
+    """A dual problem with fixed sums of positive and of negative variables, as in `start`; see the module docstring."""
 
     n_sums: ClassVar[int] = 2
 
@@ -174,7 +174,7 @@ class NuQP(BoxQP):
     @classmethod
     def of_values(cls, y: np.ndarray, bounds: np.ndarray, nu: float) -> BoxQP:
         """Return the problem of a regression with bounds on the absolute multipliers."""
-        # Multipliers of the largest targets are likely to be positive and those of the smallest negative.
+        # The largest targets are likely to have positive multipliers, and the smallest targets negative multipliers.
         half, order = nu * bounds.sum() / 2, np.argsort(-y, kind="stable")
         up, down = fill_to_sum(bounds[order], half), fill_to_sum(bounds[order][::-1], half)[::-1]
         if np.any((up > 0) & (down > 0)):
@@ -204,14 +204,14 @@ class NuQP(BoxQP):
         return (above - below) / 2
 
     def _levels(self, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
-        """Return for each side of zero the mean slope of its free variables, or the middle slope if none is free."""
+        """Return, for variables above and below zero, the mean slope of the free ones, or the middle slope without these."""
         free, middles = self.is_free(beta), self._middles(beta, slope)
         sides = (free & (beta > 0), free & (beta < 0))
         above, below = (float(slope[side].mean()) if side.any() else m for side, m in zip(sides, middles, strict=True))
         return above, below
 
     def _middles(self, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
-        """Return for each side of zero the middle of the interval of slopes that its bounds admit."""
+        """Return, for variables above and below zero, the middle of the interval of slopes that their bounds admit."""
         rises, falls = beta < self.upper, beta > self.lower
         return (
             _middle(slope[rises & (beta >= 0)], slope[falls & (beta > 0)]),
@@ -225,7 +225,7 @@ def solve_to_margin(
     """Solve a nu-classification problem and scale the solution to margin one, with the tolerance in units of the margin.
 
     The margin is known only at the solution, so the solver then continues from this solution with a tolerance relative to
-    the margin. A margin below the rounding error of the kernel values, of which none exceeds `largest`, raises ValueError.
+    the margin. A margin below the rounding error of kernel values of size `largest` raises ValueError.
     """
     assert problem.start is not None
     tol, rounding = solver.tol, np.finfo(np.float64).eps * largest * max(float(np.abs(problem.start).sum()), 1.0)
@@ -254,12 +254,12 @@ def solve_to_margin(
 
 
 def fill_to_sum(bounds: np.ndarray, total: float) -> np.ndarray:
-    """Return multipliers at their bounds, in order, until they add up to `total`; the remaining ones are zero."""
+    """Return multipliers at their bounds, in order, until they add up to `total`; the remaining multipliers are zero."""
     before = np.cumsum(bounds) - bounds
     return np.clip(total - before, 0.0, bounds)
 
 
 def _middle(may_rise: np.ndarray, may_fall: np.ndarray) -> float:
-    """Return the mean of the largest slope that may rise and the smallest that may fall."""
+    """Return the mean of two slopes: the largest of variables that may rise, and the smallest of variables that may fall."""
     ends = [end for end in (np.max(may_rise, initial=-np.inf), np.min(may_fall, initial=np.inf)) if np.isfinite(end)]
     return float(np.mean(ends)) if ends else 0.0

@@ -1,10 +1,10 @@
 """Rows of a Gram matrix: computed on demand and cached, or stored in full.
 
 A support vector machine needs the rows of the points that ever become support vectors, usually a small part of the matrix.
-`GramRows` computes many rows at a time (one matrix product) and evicts the least recently used ones when the cache is full.
+`GramRows` computes many rows at a time (one matrix product) and evicts the least recently used rows when the cache is full.
 Blocks that were computed before, such as the Gram matrix of a class that several problems share, are copied.
 
-Cost: O(n d) for each row computed; capacity * n numbers of memory.
+Cost: O(n d) time for each computed row, and memory for `capacity * n` numbers.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Part = slice | np.ndarray
 # Row indices, their weights, and the vector to which the weighted rows are added.
 Update = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-# Cost of adding one stored entry, in units of the cost of one variable in the move of a pair (3 of 12 vector instructions).
+# Cost of adding one stored entry, relative to the cost of moving a pair for each variable of a set (3 and 12 instructions).
 _STORED_ENTRY_COST = 0.25
 
 
 class GramRows:
     """Gram matrix of the points in `parts` of `X`, computed row by row and cached within `budget` bytes.
 
-    `blocks` has the square Gram matrix of each part, or None. `ridge` is added to the diagonal, as in the dual problems of
-    losses with a quadratic part (Huber's). `workers` is the number of threads.
+    `blocks` has, for each part, its square Gram matrix if this was computed before, or None. `ridge` is added to the
+    diagonal, as in dual problems of losses with a quadratic part (Huber's). `workers` is the number of threads.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class GramRows:
         self.dtype = dtype = xa.numpy_dtype(X)
         for_sets = TUNING.set_budget_fraction
         self.capacity = int(min(self.size, max(1, (1 - for_sets) * budget // (self.size * dtype.itemsize))))
-        # Two matrices exist at a time: that of the previous round and its successor.
+        # Two Gram matrices of working sets exist at a time: that of the previous round and that of the next round.
         self.largest_set = int((for_sets * budget / (2 * dtype.itemsize)) ** 0.5)
         # The operating system allocates pages on first use, so unused capacity takes no memory.
         self.rows = np.empty((self.capacity, self.size), dtype=dtype)
@@ -76,10 +76,10 @@ class GramRows:
 
     @property
     def entry_cost(self) -> float:
-        """Cost of computing and adding one entry, in units of the cost of one variable in the move of a pair.
+        """Cost of computing and adding one entry, relative to the cost of moving a pair for each variable of a working set.
 
-        Counts of vector instructions on eight numbers: an entry takes one half per feature, six for the kernel function and
-        three for the addition; a variable in a move takes twelve.
+        Vector instructions on eight numbers were counted: an entry takes one half per feature, six for the kernel function
+        and three for the addition; moving a pair takes twelve for each variable of the set.
         """
         if not self.kernel.uses_points:
             return _STORED_ENTRY_COST
@@ -110,8 +110,8 @@ class GramRows:
     def recompute_cheap_rows(self, largest_weight: float, tol: float) -> None:
         """Let `add` compute kernel values in registers, without storing rows, if this is faster and accurate to `tol`.
 
-        A row is added a few times only (counted: 1.7 to 4.5), so storing it takes longer than computing it again. Weights of
-        up to `largest_weight` are summed in the precision of the rows, over a few hundred of them at a time.
+        A row is added only 1.7 to 4.5 times (counted), so storing the row takes longer than computing it again. Rows with
+        weights up to `largest_weight` are summed in the precision of the rows, a few hundred rows at a time.
         """
         n, d = self.size, self.X.shape[1]
         rounding = np.finfo(self.dtype).eps * largest_weight * n**0.5
@@ -157,7 +157,7 @@ class GramRows:
             out[fresh, fresh] += self.ridge[idx[fresh]].astype(self.dtype)
 
     def _by_part(self, idx: np.ndarray, positions: np.ndarray) -> list[np.ndarray]:
-        """Group positions in `idx` by the part that their point belongs to, in the order of the points."""
+        """Group the positions in `idx` by the part of the point at each position, in the order of the points."""
         positions = positions[np.argsort(idx[positions])]
         bounds = np.searchsorted(idx[positions], self.starts)
         return [positions[a:b] for a, b in pairwise(bounds)]
@@ -256,7 +256,7 @@ class StoredGram:
 
     @classmethod
     def of(cls, kernel: Kernel, X: Any, order: np.ndarray, workers: int) -> StoredGram:
-        """Compute half of the symmetric Gram matrix of `X` and mirror it; a precomputed one is copied in `order` instead."""
+        """Compute half of the Gram matrix of `X` and mirror it; a precomputed matrix is copied with its rows in `order`."""
         n = len(order)
         if not kernel.uses_points:
             return cls(xa.to_numpy(kernel.block(X, order, order)))
@@ -272,7 +272,7 @@ class StoredGram:
         return StoredGram(np.concatenate([columns[first], columns[second]]))
 
     def fits_memory(self, n_problems: int) -> bool:
-        """Return True: the matrix is in memory."""
+        """Return True, because the matrix is in memory."""
         return True
 
     def matrix(self) -> np.ndarray:
@@ -296,7 +296,7 @@ GramSource: TypeAlias = GramRows | StoredGram
 
 
 def _add_weighted_rows(rows: np.ndarray, updates: Sequence[Update], size: int, workers: int) -> None:
-    """Compute `total += weights @ rows[idx]` for each update, in strips of columns shared among threads."""
+    """Compute `total += weights @ rows[idx]` for each update, with ranges of columns divided among threads."""
     from gramless._core.compiled.smo_loops import add_rows
 
     strips = slices(size, max(CPU_TILE, -(-size * len(updates) // workers)))
@@ -314,7 +314,7 @@ def as_indices(part: Part) -> np.ndarray:
 
 
 def within(part: Part, columns: slice) -> Part:
-    """Return a range of the points of a part."""
+    """Return the points at the positions `columns` of a part."""
     if isinstance(part, slice):
         return slice(part.start + columns.start, part.start + columns.stop)
     return part[columns]
@@ -323,7 +323,7 @@ def within(part: Part, columns: slice) -> Part:
 def class_grams(kernel: Kernel, X: Any, parts: Sequence[Part], budget: float, workers: int) -> list[np.ndarray | None]:
     """Return the square Gram matrix of each part while the budget in bytes lasts, and None for the other parts.
 
-    Only tiles on and below the diagonal are computed; the others are their transposes.
+    Only tiles on and below the diagonal are computed; the tiles above the diagonal are transposes of these.
     """
     dtype, tasks = xa.numpy_dtype(X), []
     blocks: list[Any] = []
@@ -341,7 +341,7 @@ def class_grams(kernel: Kernel, X: Any, parts: Sequence[Part], budget: float, wo
 def _fill_symmetric(
     kernel: Kernel, X: Any, tiles: Sequence[tuple[np.ndarray, slice, slice, Part, Part]], workers: int
 ) -> None:
-    """Compute tiles of Gram matrices, given by the matrix, the places in it and the points, and their transposes."""
+    """Compute tiles of Gram matrices and copy their transposes; a tile is (matrix, rows, columns, row and column points)."""
 
     def fill(tile: tuple[np.ndarray, slice, slice, Part, Part]) -> None:
         gram, rows, columns, left, right = tile

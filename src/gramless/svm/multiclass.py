@@ -40,7 +40,7 @@ DUAL_SOLVERS: dict[str, type] = {"smo": SMO, "simple_smo": SimpleSMO}
 
 
 def make_solver(name: str, tol: float, max_iter: int | None) -> SMO | SimpleSMO:
-    """Return a dual solver by name; `max_iter=None` is the solver's own limit."""
+    """Return a dual solver by name; with `max_iter=None` the default limit of the solver applies."""
     settings = {} if max_iter is None else {"max_iter": max_iter}
     return DUAL_SOLVERS[name](tol=tol, **settings)
 
@@ -49,8 +49,8 @@ def make_solver(name: str, tol: float, max_iter: int | None) -> SMO | SimpleSMO:
 class SupportVectorModel:
     """The solutions of one or more dual problems over the union of their support vectors.
 
-    For one-vs-one with more than two classes `dual_coef` has k - 1 rows: the coefficients of a support vector in the
-    problems of its class against the other classes, in their order. Otherwise it has one row for each problem.
+    For one-vs-one with k > 2 classes `dual_coef` has k - 1 rows: the coefficients of a support vector in the problems of its
+    class against the other classes, in the order of the other classes. Otherwise `dual_coef` has one row for each problem.
     """
 
     support: np.ndarray
@@ -87,7 +87,7 @@ class SupportVectorModel:
 
 
 class Decomposition:
-    """Two-class problems of labels in `0 .. n_classes - 1`: one for each pair of more than two classes, or one-vs-rest."""
+    """Two-class problems of labels in `0 .. n_classes - 1`: one-vs-one, for more than two classes only, or one-vs-rest."""
 
     def __init__(self, codes: np.ndarray, n_classes: int, one_vs_one: bool):
         self.codes, self.n_classes = codes, n_classes
@@ -99,7 +99,7 @@ class Decomposition:
         self._members = [np.flatnonzero(codes == c) for c in range(n_classes)]
 
     def split(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the points of a problem, a mask of the positive ones, and the row of each in the dual coefficients."""
+        """Return the points of a problem, a mask of the positive points, and each point's row in the dual coefficients."""
         first, second = self.classes[number]
         if second is None:
             points = np.arange(self.codes.size)
@@ -111,7 +111,7 @@ class Decomposition:
     def problems(
         self, C: np.ndarray, positive_weight: float = 1.0, nu: float | None = None, start: np.ndarray | None = None
     ) -> list[BoxQP]:
-        """Return the dual problems with bounds `C` of the multipliers; `start` has dual coefficients of all points."""
+        """Return the dual problems with bounds `C` of the multipliers; they start at the dual coefficients `start`."""
         found: list[BoxQP] = []
         for number in range(len(self.classes)):
             points, positive, rows = self.split(number)
@@ -178,7 +178,7 @@ def solve_multiclass(
 def solve_jointly(
     fit: DualFit, problems: list[BoxQP], parts: list[list[Part]], stored: StoredGram | None = None
 ) -> list[DualSolution]:
-    """Solve problems that share their kernel values; on the CPU they have the same points in the same order."""
+    """Solve problems that share their kernel values; on the CPU all problems must have the same points in the same order."""
     if fit.device != "cpu":
         solver = BatchedSMO(tol=fit.solver.tol, max_iter=fit.solver.max_iter)
         rows = rows_on_device(fit.X, fit.device, fit.budget / 2)
@@ -195,7 +195,7 @@ def gram_rows(fit: DualFit, parts: list[Part], ridge: np.ndarray | None = None) 
 def _solve_pairs(
     fit: DualFit, pairs: list[Any], problems: list[BoxQP], parts: list[Part], members: list[slice], stored: StoredGram | None
 ) -> list[DualSolution]:
-    """Solve the pairs of classes in parallel on the CPU, with the Gram matrices of the classes in common."""
+    """Solve the problems of the pairs of classes in parallel on the CPU; they share the Gram matrices of the classes."""
     kernel, X = fit.kernel, fit.X
     workers = fit.workers if kernel.thread_safe else 1
     # With fewer than two pairs per core, pairs are solved one after the other, and all cores compute the rows of each pair.
@@ -231,7 +231,7 @@ def _solve_pairs(
 
 
 def _solve_two_class(fit: DualFit, problems: list[BoxQP], gram: GramSource, rng: np.random.Generator) -> list[DualSolution]:
-    """Solve two-class problems on the same points on the CPU: jointly, or with `nu` one after the other."""
+    """Solve two-class problems on the same points on the CPU: jointly, or one after the other for problems with `nu`."""
     if not isinstance(problems[0], NuQP):
         return fit.solver.maximise(problems, gram, rng, fit.progress)
     return [solve_to_margin(fit.solver, qp, gram, rng, fit.progress, fit.largest_value) for qp in problems]
@@ -281,15 +281,15 @@ def _pair_of(n_classes: int) -> np.ndarray:
 
 @cache
 def _sides(n_classes: int) -> np.ndarray:
-    """Return a matrix with 1 in the column of the first class of each pair and -1 in that of the second."""
+    """Return a matrix with a row for each pair of classes: 1 in the column of the first class, -1 in that of the second."""
     first, second = _pairs(n_classes)
     return np.eye(n_classes)[first] - np.eye(n_classes)[second]
 
 
 def votes(scores: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the votes of the pairs for each class plus a tie-breaker below one half; a score of 0 votes for the first."""
-    # The product is the wins as first class minus the losses as second class; adding the number of pairs in which the class
-    # is second gives its wins.
+    """Return each class's votes from the pairs plus a tie-breaker below one half; a score of 0 votes for the first class."""
+    # The product has, for each class, the wins as first class of a pair minus the losses as second class. The number of
+    # pairs in which the class is second is added, which gives the number of its wins.
     count = (scores >= 0) @ _sides(n_classes) + np.arange(n_classes)
     confidence = scores @ _sides(n_classes)
     # The tie-breaker has the order of the summed scores and is smaller than a vote.

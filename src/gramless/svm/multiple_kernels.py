@@ -1,14 +1,14 @@
 """Multiple kernel learning: the weights of several kernels and a support vector classifier on their sum.
 
-    K = sum_m d_m K_m,    S_m = sum over problems of beta' K_m beta
+    K = sum_m d_m K_m,    S_m = sum over problems of beta' K_m beta,    with weights d and dual variables beta
 
 Alternation: for fixed weights the classifier is solved starting from the previous solution; for a fixed classifier the
-weights have a closed form. With `||d||_p <= 1` they are proportional to `(d_m^2 S_m)^(1 / (p + 1))`, and the duality gap is
-`(||S||_q - d' S) / 2` with `1/p + 1/q = 1`. With the penalty `penalty ||d||^2 / 2` the update is `(d_m^2 S_m / (2
-penalty))^(1/3)`, with the fixed point `d = S / (2 penalty)`.
+weights have a closed form. With `||d||_p <= 1` the weights are proportional to `(d_m^2 S_m)^(1 / (p + 1))`, and the duality
+gap is `(||S||_q - d' S) / 2` with `1/p + 1/q = 1`. With the penalty `penalty ||d||^2 / 2` the updated weights are
+`(d_m^2 S_m / (2 penalty))^(1/3)`, with the fixed point `d = S / (2 penalty)`.
 
-Pairwise steps (the readable reference, O(M n) for each step): with the penalty the dual objective is
-`linear' beta - sum_m S_m^2 / (8 penalty)`. Along a pair of variables it is a concave quartic; its derivative is a cubic.
+Pairwise steps (the readable reference solver; a step takes O(M n) for M kernels): with the penalty the dual objective is
+`linear' beta - sum_m S_m^2 / (8 penalty)`. Along a pair of variables it is a concave quartic; the maximum is a cubic's root.
 
 References: Kloft, Brefeld, Sonnenburg and Zien (2011); Sun, Ampornpunt, Varma and Vishwanathan (2010).
 """
@@ -36,7 +36,7 @@ from gramless.svm.multiclass import Decomposition, SupportVectorModel, solve_mul
 from gramless.svm.resources import DualFit
 from gramless.svm.simple_smo import PairSteps, sweep_until_quiet
 
-# Divisors are at least this large; smaller objectives and weights are zero up to rounding.
+# Lower bound of divisors: smaller objectives and weights are zero up to rounding.
 _TINY = 1e-300
 
 
@@ -188,7 +188,7 @@ def learn_by_pairs(
     one_vs_one: bool,
     positive_weight: float,
 ) -> KernelWeights:
-    """Learn penalised weights by pairwise steps with a cubic line search, with the limits of the solver of `fit`."""
+    """Learn penalised weights by pairwise steps with a cubic line search, with `tol` and `max_iter` of `fit.solver`."""
     decomposition, solver = Decomposition(codes, n_classes, one_vs_one), fit.solver
     problems = decomposition.problems(C, positive_weight)
     K = np.stack([gram.astype(np.float64) for gram in kernels.grams])

@@ -7,11 +7,11 @@ A row is an inlier if `sum_j alpha_j K(x_j, x)` exceeds rho, the common value of
 `BoxQP` without a linear term.
 
 The starting point determines the cost of a large fit, because the multipliers of a fraction nu of the rows end at their
-bounds. A model of an eighth of the rows is fitted first and scores all rows; the multipliers of the rows with the lowest
-scores start at their bounds, and the solver moves only the few multipliers on which the two models disagree. `K @ start` is
-computed once in tiles, O(nu n^2 d). For many rows it is computed in float32 with an error estimate from a sample; if the
-error exceeds the tolerance, rows close to rho are recomputed in float64, and the solution is checked: all other rows must be
-farther from rho than the error.
+bounds. A model of an eighth of the rows is fitted first and scores all rows. The multipliers of the rows with the lowest
+scores start at their bounds, and the solver moves only the few multipliers that differ in the solution. `K @ start` is
+computed once in tiles, O(nu n^2 d). For many rows this product is in float32, with an error estimate from a sample. If the
+error exceeds the tolerance, scores close to rho are recomputed in float64, and the solution is checked: all other scores
+must differ from rho by more than the error.
 
 Reference: Schölkopf, Platt, Shawe-Taylor, Smola and Williamson (2001).
 """
@@ -65,7 +65,7 @@ def _start_scores(fit: DualFit, weights: np.ndarray, start: np.ndarray) -> tuple
     values, error = _product(fit, start)
     is_exact = np.full(n, error <= fit.solver.tol / 4)
     if not is_exact.all():
-        # At the starting point the multipliers of the rows with the lowest scores are at their bounds.
+        # At the starting point the multipliers of rows with the lowest scores are at their bounds: `level` estimates rho.
         order = np.argsort(values, kind="stable")
         level = values[order[np.searchsorted(np.cumsum(weights[order]), start.sum()).clip(max=n - 1)]]
         near = np.argsort(np.abs(values - level), kind="stable")[: n // fit.tuning.refined_divisor]

@@ -42,7 +42,7 @@ class SolverProgress(Progress):
         self._start = time.perf_counter()
 
     def advance(self, n_iter: int, *, violation: float, solved: int = 0) -> None:
-        """Count `n_iter` more pairs moved and `solved` more problems, and report them."""
+        """Add `n_iter` pairs moved and `solved` solved problems to the counts, and report the counts."""
         if self._is_reported:
             with self._lock:
                 self._record["n_iter"] += n_iter

@@ -1,7 +1,7 @@
 """Inputs of the fit of a support vector machine: its kernel, rows and solver, and the memory, threads and device it may use.
 
-The budget is used for a copy of the rows sorted by class, one tile per thread and the state of the solver; the remainder is
-divided between the cache of kernel rows and the Gram matrices of working sets, and determines the sizes of both.
+The memory budget is used for a copy of the rows sorted by class, one tile per thread and the state of the solver. The
+remainder is divided between the cache of kernel rows and the Gram matrices of working sets, and limits the sizes of both.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class DualFit:
 
 
 def fit_budget(memory_budget: Any, cache_size: float | None, kernel: Kernel, X: Any, workers: int, device: str) -> float:
-    """Return the bytes for a fit within `memory_budget`, or within `cache_size` megabytes if only that is given."""
+    """Return the bytes for a fit within `memory_budget`, or within `cache_size` megabytes if no budget is given."""
     if device != "cpu":
         return parse_budget(memory_budget, device)
     if memory_budget is not None:
         return row_budget(memory_budget, kernel, X, workers)
-    # Kernel values, working sets and temporaries take at most the memory of eight matrices.
+    # Kernel values, working sets and temporaries take at most eight times the memory of the Gram matrix and the rows.
     small = 8 * X.shape[0] * (X.shape[0] + X.shape[1]) * X.dtype.itemsize < TUNING.small_fit_bytes
     budget = TUNING.small_fit_bytes if small else row_budget(None, kernel, X, workers)
     return budget if cache_size is None else min(budget, cache_size * 2**20)
 
 
 def row_budget(memory_budget: Any, kernel: Kernel, X: Any, workers: int) -> int:
-    """Return the bytes of the budget that the sorted copy of the rows and the smallest working sets leave."""
+    """Return the bytes of the budget that remain beside the sorted copy of the rows and the smallest working sets."""
     copy = X.data.nbytes + X.indices.nbytes if xa.is_sparse(X) else X.nbytes
     memory, budget = _fixed_memory(memory_budget, kernel, X.shape[0], copy, X.dtype.itemsize, workers)
     return budget - memory.nbytes
@@ -74,7 +74,7 @@ def svm_memory(memory_budget: Any, kernel: Kernel, n: int, d: int, itemsize: int
 
 
 def row_workers(kernel: Kernel, X: Any, min_operations: float = TUNING.operations_for_threads) -> int:
-    """Return the number of threads that compute kernel rows: 1 if all kernel values take fewer operations than given."""
+    """Return the number of threads for kernel rows: 1 if all kernel values take fewer than `min_operations`."""
     operations = X.shape[0] ** 2 * (X.shape[1] + TUNING.operations_per_kernel_function)
     return workers_for(kernel, X) if operations >= min_operations else 1
 
@@ -82,7 +82,7 @@ def row_workers(kernel: Kernel, X: Any, min_operations: float = TUNING.operation
 def _fixed_memory(
     memory_budget: Any, kernel: Kernel, n: int, nbytes: int, itemsize: int, workers: int, device: str = "cpu"
 ) -> tuple[MemoryEstimate, int]:
-    """Return the memory that a fit of `n` rows with `nbytes` in total needs beside kernel rows, and the budget."""
+    """Return the memory that a fit of `n` rows of `nbytes` bytes in total needs beside kernel rows, and the budget."""
     tile, working_set, budget = min(CPU_TILE, n), min(TUNING.smallest_set, n), parse_budget(memory_budget, device)
     parts = {
         "sorted copy of the data": nbytes if kernel.uses_points else 0,

@@ -73,7 +73,7 @@ class SimpleSMO:
 
 
 class PairSteps:
-    """A point of a dual problem that moves along pairs of variables, with its bias and the products `K beta`."""
+    """State of a dual problem: the variables, which are moved in pairs, the bias and the products `K beta`."""
 
     def __init__(self, qp: BoxQP, K: Any):
         self.qp, self.K = qp, K
@@ -95,7 +95,7 @@ class PairSteps:
         return float(min(max(ascent / curvature, low), high))
 
     def update_products(self, i: int, j: int, step: float) -> None:
-        """Update the products for a step along a pair."""
+        """Update the products `K beta` for a step along the pair `i, j`."""
         self.K_beta += step * (self.K[i] - self.K[j])
 
     def violation(self) -> float:
@@ -103,7 +103,7 @@ class PairSteps:
         return self.qp.violation(self.beta, self.qp.slope(self.K_beta))
 
     def sweep(self, tol: float, rng: np.random.Generator) -> int:
-        """Move each variable that violates its condition by more than `tol`, once; return the number of moves."""
+        """Move once each variable that violates its optimality condition by more than `tol`; return the number of moves."""
         qp, beta, moved = self.qp, self.beta, 0
         for i in range(qp.size):
             error = self.bias - self.slope(i)
@@ -130,7 +130,7 @@ class PairSteps:
 def sweep_until_quiet(
     problems: Sequence[PairSteps], tol: float, max_iter: int, rng: np.random.Generator, progress: SolverProgress
 ) -> None:
-    """Sweep over the variables of all problems until nothing moves; each sweep is reported to `progress`."""
+    """Sweep over the variables of all problems until no variable moves; each sweep is reported to `progress`."""
     quiet = n_moved = 0
     while quiet < _PATIENCE and n_moved < max_iter and not progress.stopped:
         # If each slope is within tol / 2 of the bias, no two slopes differ by more than tol.

@@ -1,15 +1,15 @@
 """Sequential minimal optimisation with large working sets.
 
 Each round solves the dual problem over a working set of variables, with a compiled second-order SMO on their Gram matrix,
-and then updates the slopes of all variables with the kernel rows of the variables that moved.
+and then updates the slopes (gradients) of all variables with the kernel rows of the variables that moved.
 
 - Half of a working set are the worst violators; the other half are variables of the previous round, free variables first.
   Only the rows and columns of new variables are computed in the Gram matrix of the set.
 - The accuracy to which a set is solved balances the cost of moves against the cost of kernel rows.
-- If more variables are free than a set contains, sets grow. A large set is solved by the same method with small sets.
+- If more variables are free (between their bounds) than a set has, sets grow. Large sets are solved by rounds over subsets.
 
-With working sets of q, a round costs O(q^2) for new kernel values, O(q) for each pair moved and O(n) for each row, plus
-O(n d) for a row that is not cached. Problems on the same points advance together and share their rows.
+A round with a working set of q variables costs O(q^2) for new kernel values, O(q) for each pair moved and O(n) for each
+kernel row, plus O(n d) for a row that is not cached. Problems on the same points advance together and share kernel rows.
 
 Reference: Joachims (1999), Making large-scale SVM learning practical; Fan, Chen and Lin (2005); ThunderSVM (2018).
 """
@@ -33,7 +33,7 @@ class SMO:
     """Fast dual solver; `tol` bounds the violation of the optimality conditions, `max_iter` the number of pairs moved."""
 
     tol: float = 1e-3
-    # Variables optimised together; None: twice the number of free variables, and all variables of a small problem.
+    # Number of variables of a working set; None is twice the number of free variables, or all variables of a small problem.
     working_set: int | None = None
     max_iter: int = 10_000_000
     tuning: SVMTuning = TUNING
@@ -55,7 +55,7 @@ class SMO:
         if isinstance(matrix, GramRows):
             largest = max(max(-qp.lower.min(initial=0), qp.upper.max(initial=0)) for qp in problems)
             matrix.recompute_cheap_rows(float(largest), self.tol)
-        # Each problem stores the Gram matrix of its set.
+        # Each problem stores the Gram matrix of its working set, so the problems share the memory for these matrices.
         largest = max(self.tuning.smallest_set, int(matrix.largest_set / len(problems) ** 0.5))
         streams = rng.spawn(len(problems))
         ascents = [
@@ -96,7 +96,7 @@ class WorkingSetAscent:
         self.update: Update
 
     def initial(self) -> Update:
-        """Return the kernel rows and weights that give the slopes at the starting point."""
+        """Return the update that adds the starting point to `K beta`: row indices, weights and the sums `K beta`."""
         nonzero = np.flatnonzero(self.beta if self.qp.K_start is None else [])
         return nonzero, self.beta[nonzero], self.K_beta
 
@@ -118,7 +118,8 @@ class WorkingSetAscent:
         if qp.size <= size:
             self._replace(np.setdiff1d(np.arange(qp.size), self.set, assume_unique=True), size)
         elif self.n_rounds == 0 and not beta.any():
-            # All slopes are tied at zero, so a random sample of both sides represents the data better than the first rows.
+            # For `beta = 0` many slopes are equal, so a random sample of variables that may rise and of variables that may
+            # fall represents the data better than the first rows.
             up, down = self.rng.permutation(qp.size), self.rng.permutation(qp.size)
             up, down = up[np.isfinite(gains[up])][: size // 2], down[np.isfinite(costs[down])][: size // 2]
             self._replace(np.union1d(up, down), size)
@@ -131,9 +132,9 @@ class WorkingSetAscent:
         return True
 
     def _replace(self, new: np.ndarray, size: int, free: np.ndarray | None = None) -> None:
-        """Add variables to the set; in a full set they replace others in place, so the Gram matrix is not copied.
+        """Add `new` variables to the set; in a full set they replace others in place, so the Gram matrix is not copied.
 
-        Variables chosen in this round are kept first, then free variables, then the most recently chosen variables.
+        Variables chosen in this round have priority to stay, then free variables, then the most recently chosen variables.
         """
         n_leaving = max(0, self.set.size + new.size - size)
         leaving = np.empty(0, dtype=np.intp)
@@ -148,7 +149,7 @@ class WorkingSetAscent:
         self.capacity = max(size, self.set.size)
 
     def improve(self) -> None:
-        """Solve the problem over the working set and store which multipliers moved."""
+        """Solve the problem over the working set, and store the moved variables with their changes as `update`."""
         self._fill_gram()
         qp, chosen = self.qp, self.set
         before = self.beta[chosen]
@@ -157,7 +158,7 @@ class WorkingSetAscent:
         self.n_rounds += 1
         self.beta[chosen] = after
         moved = np.flatnonzero(after != before)
-        # After the first round a set contains a violating pair: if nothing moved, the step was below the rounding of beta.
+        # After the first round a set contains a violating pair: if no variable moved, the step was below rounding of beta.
         self.stalled = moved.size == 0 and self.n_rounds > 1
         self.update = chosen[moved], (after - before)[moved], self.K_beta
 
@@ -176,7 +177,7 @@ class WorkingSetAscent:
             self.rows.fill(gram, self.set, self.fresh)
 
     def _size(self, n_free: int) -> int:
-        """Return the number of variables in the next set: twice the free ones, within the limits of cost and memory."""
+        """Return the size of the next set: twice the number of free variables, within limits of cost and memory."""
         if self.solver.working_set is not None:
             return self.solver.working_set
         tuning = self.solver.tuning
@@ -186,7 +187,7 @@ class WorkingSetAscent:
         return min(wanted, self.largest)
 
     def _solve(self, part: BoxQP) -> tuple[np.ndarray, int]:
-        """Return the variables of the set after its problem was solved, and the number of pairs moved."""
+        """Solve the problem over the working set; return its variables and the number of pairs moved."""
         assert self.gram is not None
         solver, tuning, q = self.solver, self.solver.tuning, part.size
         goal, max_moves = 0.5 * solver.tol, solver.max_iter - self.n_iter
@@ -201,7 +202,7 @@ class WorkingSetAscent:
 def _solve_stored(
     K: np.ndarray, qp: BoxQP, solver: SMO, rng: np.random.Generator, progress: SolverProgress
 ) -> tuple[np.ndarray, int]:
-    """Solve a problem whose linear term is the slope at its start; return the variables and the number of pairs moved."""
+    """Solve a problem whose linear term is the slope at `qp.start`; return the variables and the number of pairs moved."""
     assert qp.start is not None
     tuning, max_iter = solver.tuning, solver.max_iter
     if qp.size > tuning.largest_direct:

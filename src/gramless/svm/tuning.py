@@ -14,11 +14,11 @@ class SVMTuning:
     solved_whole: int = 2048
     # Variables. The Gram matrix and slopes of a set of this size stay in the cache of one core.
     small_set: int = 1024
-    # Variables. Larger working sets are solved by rounds over small sets, smaller ones by one compiled loop.
+    # Variables. Larger working sets are solved by rounds over small sets, smaller working sets by one compiled loop.
     largest_direct: int = 1280
     # Variables. Lower bound on the size of a working set for any memory budget.
     smallest_set: int = 64
-    # Columns added to the Gram matrix of a set: rows that are a power of two apart compete for the same cache lines.
+    # Columns that pad the Gram matrix of a set, because rows that are a power of two apart compete for the same cache lines.
     gram_padding: int = 16
     # Factor by which the violation of a working set falls before the next set is selected.
     set_accuracy: float = 0.1
@@ -34,12 +34,13 @@ class SVMTuning:
     # Largest rounding error of slopes that are summed in registers, as a fraction of the tolerance of the optimality
     # conditions. The rounding of float32 kernel values changes slopes ten times as much (measured, 20,000 rows).
     rounding_fraction: float = 0.5
-    # Numbers of eight bytes per variable: multipliers, bounds, slopes, gains, costs and temporaries of a selection; counted.
+    # Numbers of eight bytes for each variable: multipliers, bounds, slopes, gains, costs, temporaries of selection; counted.
     numbers_per_variable: int = 16
-    # Rows of the strips in which a small Gram matrix is computed, each strip up to its diagonal.
+    # Rows of a small Gram matrix that are computed at a time, up to the diagonal.
     strip_rows: int = 128
-    # Operations (multiply-adds). Starting and stopping threads costs a few million operations, and a fit by pairs of classes
-    # does it several times; the kernel values of a small problem are computed once.
+    # Operations (multiply-adds) from which kernel values are computed on several threads. Starting and stopping threads
+    # takes as long as a few million operations. A fit by pairs of classes starts threads several times, but only once if
+    # all kernel values of a small problem are computed in advance (`operations_for_threads_once`).
     operations_for_threads: float = 1e8
     operations_for_threads_once: float = 1e7
     # Number of multiply-adds that cost as much as applying the kernel function (an exponential or a power) to one inner
@@ -47,18 +48,18 @@ class SVMTuning:
     operations_per_kernel_function: int = 32
     # Bytes. A fit with smaller temporaries does not query the free memory.
     small_fit_bytes: int = 2**26
-    # Memory of dense rows in units of that of the same sparse rows. Up to it, rows are multiplied as dense ones: BLAS does
-    # about twenty times more multiplications per second than a compiled loop over sparse rows.
+    # Ratio of the memory of dense rows to that of the same rows in sparse format, up to which sparse rows are converted to
+    # dense rows: BLAS does about twenty times more multiplications per second than a compiled loop over sparse rows.
     dense_memory_ratio: float = 8.0
 
-    # One-class fits: 1 / fraction of the rows that are fitted first to find a start (8: 1/64 of the kernel values).
+    # One-class fits: n / start_divisor rows are fitted first to find a starting point (8: 1/64 of the kernel values).
     start_divisor: int = 8
-    # Points. Products in float32 are summed over blocks of this size, and the blocks in float64.
+    # Points. Float32 products are summed over blocks of so many points, and the sums of the blocks are added in float64.
     points_per_sum: int = 2048
-    # Kernel values. Fewer take less than a second in float64, so float32 with an error check does not pay.
+    # Kernel values from which float32 with an error check is used: fewer values take less than a second in float64.
     values_for_float32: float = 1e8
-    # Rows on which the error of the float32 product is measured, and the factor from their largest error to the bound for
-    # all rows.
+    # Number of rows on which the error of a float32 product is measured, and the factor by which the largest measured error
+    # is multiplied to bound the error of all rows.
     checked_rows: int = 256
     checked_error_factor: float = 4.0
     # The scores of the n / refined_divisor rows closest to the decision level are recomputed in float64.
@@ -66,17 +67,17 @@ class SVMTuning:
 
     # Multiple kernel learning: Gram matrices are stored up to this fraction of the memory budget; kernel rows get the rest.
     stored_kernels_fraction: float = 0.7
-    # Alternations between weights and classifier; most fits need a few dozen at most.
+    # Largest number of alternations between weights and classifier; most fits need at most a few dozen.
     max_alternations: int = 200
 
-    # Solvers on a device. Variables of a set that fit the registers of one multiprocessor.
+    # Solvers on a device. Number of variables of a working set that fits the registers of one multiprocessor.
     device_set: int = 1024
     # Pairs moved in one launch: about 0.2 s, so that Ctrl-C takes effect.
     device_moves_per_call: int = 100_000
-    # Upper bounds on fractions of the budget: for the state of the problems, and for the Gram matrices of large sets.
+    # Largest fractions of the memory budget for the state of the problems, and for the Gram matrices of large sets.
     device_state_fraction: float = 0.25
     device_set_fraction: float = 0.25
-    # Upper bound on the size of a large set as a fraction of the variables: its Gram matrix costs little beside its rows.
+    # Largest size of a large set as a fraction of the variables: its Gram matrix costs little beside its kernel rows.
     device_largest_set_fraction: float = 1 / 64
     # Bytes of a tile of kernel values, enough to occupy all multiprocessors, and the smallest edge of a tile in rows.
     device_tile_bytes: int = 2**28

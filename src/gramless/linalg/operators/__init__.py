@@ -1,4 +1,4 @@
-"""Matrices as operators: multiplied with, and not necessarily stored."""
+"""Matrices as operators: objects that can be multiplied with vectors and need not store their entries."""
 
 from gramless.linalg.operators.base import BorderedOperator, DenseOperator, LinearSystem, Operator
 from gramless.linalg.operators.blocks import byte_rows, cross, evaluate, expand

@@ -1,14 +1,14 @@
-"""The interface of matrices that solvers multiply with: products always, and further declared capabilities.
+"""The interface of operators: every operator has products `A @ V`, and declares which further capabilities it has.
 
     capability         meaning
     "spd"              symmetric positive definite
     "rows"             `rows(idx)`: any block of rows
     "dense"            `dense(dtype)`: the full matrix
-    "rows_times"       `rows_times(idx, V)`: the product of a subset of rows, without storing them
-    "diagonal_block"   `diagonal_block(idx)`: the entries in a subset of rows and the same columns
+    "rows_times"       `rows_times(idx, V)`: the product of a subset of rows with `V`, without storing the rows
+    "diagonal_block"   `diagonal_block(idx)`: the entries in a subset of the rows and in the same columns
     "ridge"            `ridge`: the diagonal that was added to a semi-definite matrix
 
-A solver lists the capabilities that it needs (`Solver.requires`), and `solve` compares them before anything is computed.
+A solver lists the capabilities that it needs in `Solver.requires`; `solve` checks them before it computes anything.
 
 `LinearSystem` is the system of a least-squares model in the form that the solver requires:
 
@@ -16,9 +16,9 @@ A solver lists the capabilities that it needs (`Solver.requires`), and `solve` c
     [[A, 1], [1^T, 0]] [a; b] = [Z; 0]                       one more unknown, indefinite
     A a = Z                                                  without a bias
 
-with `A = K + diag(ridge)`. The first two have the same solution. Solvers that need a positive definite matrix get the first;
-the randomised block methods are defined on the rows of the second, which is symmetric and nonsingular. Its border is the
-last row and column (a permutation of the usual notation), so that a block of kernel values starts where its memory starts.
+with `A = K + diag(ridge)`. The first two systems have the same solution. Solvers that need a positive definite matrix get
+the first system. The randomised block methods use rows of the second system, whose matrix is symmetric and nonsingular. The
+border is the last row and column of this matrix, so that the kernel values of a row start where its memory starts.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Operator:
         raise NotImplementedError
 
     def diag(self) -> Array:
-        """Return the diagonal."""
+        """Return the diagonal of the matrix."""
         raise NotImplementedError
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
-        """Return the rows `idx` as one block of shape (b, n), written to `out` if it is given."""
+        """Return the rows `idx` as one block of shape (len(idx), n), written to `out` if it is given."""
         raise NotImplementedError
 
     def dense(self, dtype: Any = None) -> Array:
@@ -98,7 +98,7 @@ class DenseOperator(Operator):
 
 
 class BorderedOperator(Operator):
-    """The matrix `A`, ridge included, with a border of ones."""
+    """The matrix `[[A, 1], [1^T, 0]]` of a system with a bias, for an operator `A` that includes the ridge."""
 
     capabilities = frozenset({"rows"})
 
@@ -109,17 +109,17 @@ class BorderedOperator(Operator):
     def __matmul__(self, V: Array) -> Array:
         coef, bias = V[:-1], V[-1:]
         xp = xa.namespace(V)
-        # A float32 sum of n terms of both signs would lose the digits that decide whether it is zero.
+        # A float32 sum of n terms of both signs would lose the digits that decide whether the sum is zero.
         total = xp.sum(coef, axis=0, keepdims=True, dtype=xp.float64)
         return xp.concat([self.inner @ coef + bias, xa.astype(total, xa.numpy_dtype(V))])
 
     def rows(self, idx: np.ndarray, out: Array | None = None) -> Array:
-        """Return the rows `idx`; row `n` is the border."""
+        """Return the rows `idx` as one block, written to `out` if it is given; row `n` is the border."""
         idx, n = np.asarray(idx), self.inner.shape[0]
         if out is None:
             width = n + 1 + (-(n + 1)) % TUNING.row_alignment
             out = xa.empty((len(idx), width), self.inner.diag())[:, : n + 1]
-        # The border has no kernel values; row 0 is a placeholder until the ones are written.
+        # The border has no kernel values: row 0 is a placeholder, which the ones of the border overwrite.
         self.inner.rows(np.where(idx == n, 0, idx), out=out[:, :n])
         out[:, n] = 1
         for at in np.flatnonzero(idx == n):
@@ -128,13 +128,13 @@ class BorderedOperator(Operator):
         return out
 
     def diag(self) -> Array:
-        """Return the diagonal of `A` and a zero."""
+        """Return the diagonal of `A`, followed by the zero of the border."""
         inner = self.inner.diag()
         return xa.namespace(inner).concat([inner, xa.zeros((1,), inner)])
 
 
 class LinearSystem:
-    """Matrix and right-hand sides for targets `Z`; with `bordered` the bias is an unknown, else one more right-hand side."""
+    """Matrix and right-hand sides for targets `Z`; the bias adds an unknown if `bordered`, else a right-hand side."""
 
     def __init__(self, op: Operator, Z: np.ndarray, *, bordered: bool, intercept: bool = True):
         self.intercept, self.bordered = intercept, bordered
@@ -149,9 +149,9 @@ class LinearSystem:
     def with_exact_bias(self, W: Array, kernel_product: Callable[[Array], Array], tol: float) -> Array:
         """Return the bordered solution with a recomputed bias if the solver's tolerance leaves the bias undetermined.
 
-        With a ridge far above the kernel values, `K a` is smaller than a residual of `tol`: `z / ridge` with a bias of zero
-        solves the system to that tolerance, with coefficients that do not sum to zero. The optimality conditions then give
-        both: coefficients shifted to the sum zero, and `b` as the mean of `z - K a` weighted by `1 / ridge`.
+        If the ridge is far above the kernel values, `K a` is smaller than a residual of `tol`. Then `a = z / ridge`, `b = 0`
+        meet the tolerance, but the coefficients do not sum to zero. In this case the coefficients are shifted to sum
+        zero, and `b` is the mean of `z - K a` weighted by `1 / ridge`, as the optimality conditions require.
         """
         if not (self.bordered and self.intercept):
             return W
@@ -159,7 +159,7 @@ class LinearSystem:
         if xa.norm(Z - ridge * coef - W[-1:]) > tol * xa.norm(Z):
             return W
         xp = xa.namespace(W)
-        weights = ridge.min() / ridge  # at most one, since ridges may be of any size
+        weights = ridge.min() / ridge  # scaled to at most one, because ridges may have any magnitude
         total = weights.sum()
         coef = coef - weights * (xp.sum(coef, axis=0) / total)
         bias = xp.sum(weights * (Z - kernel_product(coef)), axis=0) / total

@@ -1,8 +1,10 @@
 """Blocks of kernel values, and kernel expansions, computed tile by tile on all cores.
 
 evaluate(k, X, Y)           K(X, Y)
-cross(k, X, rows, columns)  K(X[rows], X[columns]), which a precomputed kernel reads from X
+cross(k, X, rows, columns)  K(X[rows], X[columns]); a precomputed kernel reads these values from X
 expand(k, X, points, coef)  K(X, points) @ coef, with a few tiles of K in memory
+
+A resolved kernel has numbers as parameters, not names such as `gamma="scale"`.
 """
 
 from __future__ import annotations
@@ -29,16 +31,16 @@ def tile_edge(X: Array) -> int:
 
 
 def workers_for(kernel: Kernel, X: Array) -> int:
-    """Return the number of threads for tiles; torch has its own threads, and Python functions run in one."""
+    """Return the number of threads for tiles: one for torch, which has its own threads, and for Python functions."""
     if xa.is_torch(X) or not kernel.thread_safe:
         return 1
     return blas_threads()
 
 
 def byte_rows(kernel: Kernel, X: Array, partners: int) -> Array:
-    """Return the points as `GridRows` of bytes if kernel values change by rounding only and the work is large, else `X`.
+    """Return `X` as `GridRows` of bytes if kernel values change by rounding only and there is enough work, else `X` itself.
 
-    `partners` is the number of points that each point is multiplied with; see `gramless._core.grid`.
+    `partners` is the number of points that each row is multiplied with; `gramless._core.grid` describes `GridRows`.
     """
     saves_time = X.shape[0] * partners * X.shape[1] >= TUNING.min_operations_for_bytes or xa.is_grid(X)
     rows: Any = on_grid(X) if saves_time and kernel.uses_points else None
@@ -46,14 +48,14 @@ def byte_rows(kernel: Kernel, X: Array, partners: int) -> Array:
 
 
 def _both_as_bytes(kernel: Kernel, X: Array, Y: Array) -> tuple[Array, Array]:
-    """Return both as bytes, or both unchanged: products of mixed types are not faster."""
+    """Return `X` and `Y` both as bytes, or both unchanged, because products of bytes with floats are not faster."""
     left = byte_rows(kernel, X, Y.shape[0])
     right = byte_rows(kernel, Y, X.shape[0]) if xa.is_grid(left) else Y
     return (left, right) if xa.is_grid(right) else (X, Y)
 
 
 def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array | None = None, *, n_points: int | None = None) -> Array:
-    """Return `K(X, Y)` of a resolved kernel, written to `out`; `n_points` counts all points if Y has only a part of them."""
+    """Return `K(X, Y)` of a resolved kernel, written to `out`; if `Y` is a part of the points, `n_points` counts all."""
     shape = (X.shape[0], Y.shape[0])
     if xa.is_torch(X) or min(shape) == 0 or not kernel.uses_points:
         return kernel(X, Y, out=out)
@@ -85,7 +87,7 @@ def cross(kernel: Kernel, X: Array, rows: Any, columns: Any, dtype: Any = None, 
 def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str = "highest") -> Array:
     """Return `K(X, points) @ coef` of a resolved kernel: O(n m d) time, a few tiles of memory.
 
-    With a `precision` below `"highest"`, a CUDA device computes both products fused.
+    With a `precision` below `"highest"`, a CUDA device computes the kernel values and the product in one fused kernel.
     """
     if can_fuse(kernel, X, precision):
         return FusedProduct(kernel, points, precision)(X, coef)
@@ -106,7 +108,7 @@ def expand(kernel: Kernel, X: Array, points: Array, coef: Array, precision: str 
 def expand_groups(
     kernel: Kernel, X: Array, points: Array, coef: Array, bounds: np.ndarray, into: np.ndarray, n_columns: int
 ) -> Array:
-    """Return several expansions, each on a group of the points; every kernel value is computed once.
+    """Return the sums of several kernel expansions, each on a group of the points; every kernel value is computed once.
 
     Group `g` is `points[bounds[g]:bounds[g + 1]]`; its product `K(X, points of g) @ coef` is added to the columns `into[g]`
     of the result of shape (n, n_columns). A support vector machine uses this for pairs of classes. The result is float64, or
@@ -142,8 +144,8 @@ def expand_groups(
             block = kernel(part, points[columns], out=buffer[:, : columns.stop - columns.start])
             own[:, xa.indices(into[g], scores)] += block @ coef[columns]
 
-    # Small inputs are divided too, so that they use every core. The parts depend on sizes only, because BLAS rounds
-    # differently for other numbers of rows.
+    # Small inputs are divided too, so that every core is used. The division depends on the sizes only and not on the number
+    # of threads, because BLAS rounds differently for other numbers of rows and results must not depend on the threads.
     parts = min(TUNING.most_parts, 1 << int(max(1.0, operations / TUNING.min_operations_for_threads)).bit_length() - 1)
     rows = slices(X.shape[0], max(1, min(edge, X.shape[0] if xa.is_torch(X) else -(-X.shape[0] // parts))))
     parallel_for(rows, fill, workers_for(kernel, X))
@@ -167,7 +169,7 @@ class PackedGaussian:
         dtype = points.dtype
         bounds = np.array([0, points.shape[0]]) if bounds is None else bounds
         self._into = np.arange(coef.shape[1])[None, :] if into is None else into
-        # Compiled loops do not check bounds, and models may come from files.
+        # Compiled loops do not check array bounds, and models may come from damaged files.
         is_ordered = bounds[0] >= 0 and (np.diff(bounds) >= 0).all() and bounds[-1] <= len(points)
         if not is_ordered or len(coef) != len(points) or self._into.shape != (len(bounds) - 1, coef.shape[1]):
             raise ValueError(
@@ -196,8 +198,8 @@ def is_register_problem(kernel: Kernel, n: int, d: int) -> bool:
 def recomputing_is_faster(d: int, n_columns: int, itemsize: int) -> bool:
     """Return whether products of a Gaussian matrix with `n_columns` columns take less time if its values are not stored.
 
-    A vector of values takes one instruction for each feature, those of the exponential, and two for each column, of which
-    pairs are multiplied.
+    A vector of kernel values takes one instruction for each feature, the instructions of the exponential, and four for each
+    pair of columns.
     """
     from gramless._core.compiled.simd import lanes
 

@@ -5,16 +5,16 @@ applies the kernel function in registers and adds the product with `V`, as flash
 
     for each tile of Y:   S = X Y^T,   T = k(S),   out += T V
 
-O(n m d) tensor-core operations. `benchmarks/gpu.py` prints the fraction of the GPU's peak rate that is reached, and measures
-the relative errors of the two precisions, which are named as in torch (unit vectors, d = 784, polynomial of degree 4):
+O(n m d) tensor-core operations. The two precisions have the names that torch uses. `benchmarks/gpu.py` prints the fraction
+of the GPU's peak rate that is reached, and measures the relative errors (unit vectors, d = 784, polynomial of degree 4):
 
     "medium"  points rounded to bfloat16 (exact for integers up to 256, such as pixels)    about 8e-4
-    "high"    each number is the sum of two bfloat16 numbers, three products               about 3e-5
+    "high"    points as sums of two bfloat16 numbers: three products instead of one        about 3e-5
 
-`T` and `V` are sums of bfloat16 numbers and the sums of the tiles are added with compensation, so that only the points are
-rounded and the matrix is the exact kernel matrix of the rounded points. Solvers need this, because products with rounded
-sums belong to no symmetric matrix; so do predictions from many points, in which terms of both signs nearly cancel.
-Predictions need the precision of the fit, because the coefficients are the solution for the rounded points.
+`T` and `V` are split into sums of bfloat16 numbers, and the sums of the tiles are added with compensated summation. Only the
+points are rounded, so the product is that of the exact kernel matrix of the rounded points. Solvers need this, because
+rounded sums are products with no symmetric matrix. Predictions from many points need accurate sums too, because terms of
+both signs nearly cancel. They also need the precision of the fit, whose coefficients are the solution for rounded points.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _PIECES = {"medium": 2, "high": 3}
 _PIECES_OF_FLOAT64 = 5
 # Rows of X in a strip, rows of Y in a tile, and features in a step of the inner product.
 _STRIP, _TILE, _STEP = 128, 256, 64
-# Compute capabilities with at least 147 kB of shared memory for each multiprocessor, which full steps need; other devices
-# use half steps.
+# Compute capabilities with at least 147 kB of shared memory for each multiprocessor, as steps of `_STEP` features need;
+# other devices use steps of half as many features.
 _LARGE_SHARED_MEMORY = {(8, 0), (9, 0), (10, 0), (10, 3)}
 
 
@@ -61,7 +61,7 @@ class Form:
 
     @property
     def smooth(self) -> bool:
-        """Whether the kernel is smooth at distance zero, so that rounding of squared distances causes small errors."""
+        """Whether the kernel is smooth at distance zero, so that rounding of squared distances has little effect."""
         return self.kind != _EXPONENTIAL
 
     @property
@@ -86,7 +86,7 @@ def fused_form(kernel: Kernel) -> Form | None:
 
 
 def _number(gamma: float | str) -> float:
-    """Return `gamma` as a float, NaN for names such as `"scale"`, which are not resolved yet when a fit is planned."""
+    """Return `gamma` as a float; NaN for a name such as `"scale"`, whose value is not known when a fit is planned."""
     return float("nan") if isinstance(gamma, str) else float(gamma)
 
 
@@ -111,8 +111,8 @@ def can_fuse(kernel: Kernel, X: Array, precision: str) -> bool:
 class Operand:
     """The `n` points of one side of the fused product: rounded to bfloat16 and padded with zeros to full tiles.
 
-    `data` has shape (padded n, parts * width), where `width` is the padded number of features: the rounded numbers and, with
-    two parts, the rounded rounding errors. `norms` are the squared norms of the points in float32.
+    `data` has the rounded points and, if there are two parts, their rounding errors (rounded too). Its shape is (padded n,
+    parts * width), where `width` is the padded number of features. `norms` are the squared norms of the points in float32.
     """
 
     def __init__(self, data: Tensor, norms: Tensor, n: int, width: int):
@@ -143,7 +143,8 @@ class Operand:
             rows = slice(i, i + 65536)
             norms[rows] = xa.square_norms(operand.points(rows))
             if parts == 2:
-                # The products omit low by low. The norms omit it too, so that the distance of a point to itself is zero.
+                # Inner products omit the products of two rounding errors. The norms omit these products too, so that the
+                # distance of a point to itself is zero.
                 norms[rows] -= xa.square_norms(data[rows, width:].float())
         return operand
 
@@ -153,7 +154,7 @@ class Operand:
         return pieces if self.parts == 1 else pieces[:, : self.width] + pieces[:, self.width :]
 
     def take(self, rows: Any) -> Operand:
-        """Return the points of a slice or an index array."""
+        """Return the operand of the points `rows`, a slice or an index array."""
         import torch
 
         data: Any = xa.take_rows(self.data[: self.n], rows)
@@ -167,13 +168,13 @@ class Operand:
 
 
 def _strip(n: int, multiprocessors: int) -> int:
-    """Return the number of rows in a strip: half strips if full ones would leave most multiprocessors idle at the end."""
+    """Return the rows in a strip: half of `_STRIP` if full strips would leave most multiprocessors idle at the end."""
     whole, half = (-(-n // (rows * multiprocessors)) for rows in (_STRIP, _STRIP // 2))
     return _STRIP if whole <= TUNING.half_strip_time * half else _STRIP // 2
 
 
 def _step(operand: Operand, capability: tuple[int, int]) -> int:
-    """Return the number of features in a step for a compute capability; there are at least two steps.
+    """Return the number of features in a step of the inner product, which has at least two steps.
 
     With a single step, Triton 3.6 merges the loop over features into the loop over tiles. The prefetched loads then exceed
     the shared memory, and without prefetching the results are wrong.
@@ -216,7 +217,7 @@ class FusedProduct:
         return X if isinstance(X, Operand) else Operand.rounded(X, self.precision, self._shift)
 
     def __call__(self, X: Array | Operand, V: Any) -> Array:
-        """Return `K(X, points) @ V` in float32; a float64 `V` is used with 40 significant bits."""
+        """Return `K(X, points) @ V` in float32; a float64 `V` is rounded to 40 significant bits."""
         import torch
 
         left = self._left(X)
@@ -245,7 +246,7 @@ class FusedProduct:
         return out[: left.n, : pieces * k].reshape(left.n, pieces, k).sum(1)
 
     def block(self, X: Array | Operand) -> Array:
-        """Return `K(X, points)` in float32, with the same entries as the matrix of the product."""
+        """Return `K(X, points)` in float32, with the entries of the matrix that `__call__` multiplies by `V`."""
         import torch
 
         from gramless._core.compiled.fused_kernel import launch_block
@@ -260,7 +261,7 @@ class FusedProduct:
 
 
 class FusedColumns:
-    """Products with the columns `C = K(rows, landmarks)` from both sides, with points that are rounded once."""
+    """The products `C W` and `C^T V` with the columns `C = K(rows, landmarks)`; the points are rounded once for both."""
 
     def __init__(self, rows: FusedProduct, landmarks: FusedProduct):
         self.rows, self.landmarks = rows, landmarks
@@ -279,5 +280,5 @@ class FusedColumns:
 
 
 def prepare(kernel: Kernel, points: Array, precision: str) -> FusedProduct | None:
-    """Return the product for a solver, or None if the fused product does not support the arguments."""
+    """Return the fused product for a solver, or None if the kernel, the points or the precision are not supported."""
     return FusedProduct(kernel, points, precision) if can_fuse(kernel, points, precision) else None

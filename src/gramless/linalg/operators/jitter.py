@@ -1,9 +1,9 @@
 """Cholesky factorisation of matrices that are positive definite only up to rounding.
 
-Rounding makes small eigenvalues of Gram matrices of near-duplicate points negative. A jitter of the size of that rounding,
-relative to the largest diagonal entry, is added; it grows tenfold until the factorisation succeeds, and is returned so that
-a result can report it. Callers that know the rounding of a matrix pass their own first value (`rounding_of`); callers with a
-ridge start from zero.
+Rounding makes small eigenvalues of Gram matrices of near-duplicate points negative. A jitter of the size of the rounding
+errors, relative to the largest diagonal entry, is therefore added to the diagonal. The jitter grows tenfold until the
+factorisation succeeds, and is returned so that the caller can report it. Callers that know the rounding error of a matrix
+pass a first jitter (see `rounding_of`); callers with a ridge pass a first jitter of zero.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rounding_of(A: Array, eps: float) -> float:
 
 
 def jittered_cholesky(A: Array, jitter: float | None = None) -> tuple[Array, float]:
-    """Return the lower factor of `A + jitter I` and the jitter, from the lower triangle of `A`, which is not changed."""
+    """Return the lower Cholesky factor of `A + jitter I` and the jitter; only the lower triangle of `A` is read."""
     scale = float(xa.namespace(A).max(xa.namespace(A).linalg.diagonal(A))) or 1.0
     rounding = float(np.finfo(xa.numpy_dtype(A)).eps) * scale
     if jitter is None:

@@ -6,8 +6,8 @@ A product computes each tile on and below the diagonal once and uses a tile `T` 
 
 so a streamed product costs `n^2 d` operations instead of `2 n^2 d`, and a cached matrix `n^2 / 2` numbers instead of `n^2`.
 Uncached Gaussian values of dense rows are recomputed in registers (`SymmetricGaussian`). With `cache=True` each tile is
-computed at its first use and stored. NumPy tiles share one allocation, for which the system provides huge pages: page faults
-of single tiles of 4 MB would take as long as filling them.
+computed at its first use and stored. NumPy tiles share one allocation, for which the system provides huge pages, because
+the page faults of separately allocated tiles of 4 MB would take as long as computing the tiles.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class KernelOperator(Operator):
     """The matrix `K(X, X) + diag(ridge)` of a resolved kernel, with tiles that are recomputed or cached.
 
     `precision` below `"highest"` uses fused products on a CUDA device (see `gramless.linalg.operators.fused`). `storage` is
-    the half-precision type of cached tensors: half the memory, entries rounded to 5e-4 (float16) or 4e-3 (bfloat16).
+    the half-precision type of cached tensors; the relative rounding error of entries is 5e-4 (float16) or 4e-3 (bfloat16).
     """
 
     capabilities = CAPABILITIES
@@ -93,7 +93,7 @@ class KernelOperator(Operator):
 
     @cached_property
     def _in_registers(self) -> SymmetricGaussian | None:
-        """The product of a Gaussian matrix whose values are recomputed in registers, or None if tiles are computed."""
+        """The Gaussian matrix as a `SymmetricGaussian`, which needs no tiles, or None if products compute tiles."""
         if not (is_register_problem(self.kernel, *self.X.shape) and can_use_register_tiles(self.X, self.X, 0, 0)):
             return None
         return SymmetricGaussian(resolve_gamma(self.kernel.gamma, self.X), self.X)
@@ -185,11 +185,11 @@ class KernelOperator(Operator):
         return block
 
     def columns(self, landmarks: np.ndarray, store: bool) -> LocalColumns:
-        """Return the columns at the landmarks, without the ridge; with `store` they are stored."""
+        """Return the columns of `K(X, X)` at the landmarks, without the ridge; with `store` the columns are stored."""
         return LocalColumns(self.X, self.kernel, landmarks, store=store, fused=self.fused)
 
     def drop_cache(self) -> None:
-        """Free the cache; later products recompute their tiles."""
+        """Free the cached tiles; later products recompute the tiles that they need."""
         self.cache = False
         self._stored.clear()
         self._memory.clear()
@@ -200,7 +200,8 @@ class KernelOperator(Operator):
     def dense(self, dtype: Any = None) -> Array:
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         A = xa.empty(self.shape, self.reference, dtype)
-        # Given kernel values are converted as they are copied; points are converted before kernel values are computed.
+        # Values of a precomputed kernel are converted while they are copied; points are converted before kernel values are
+        # computed from them.
         same = xa.numpy_dtype(self.reference) == dtype or not self.kernel.uses_points
         X = self.X if same else xa.astype(self.X, dtype)
 

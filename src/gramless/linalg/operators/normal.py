@@ -8,15 +8,15 @@ With `K_mm = L L^T` and `A^T A = (N / m) L^T L + ridge I`, the coefficients are 
 
     A^-T (L^-1 K_mn W_c K_nm L^-T + ridge I) A^-1 beta = A^-T L^-1 K_mn W_c z,      W_c = W - w w^T / N .
 
-`W_c` eliminates the intercept. Landmarks that are typical rows give `K_mn W K_nm` close to `(N / m) K_mm K_mm`, so the
-matrix is close to the identity and conjugate gradients need few iterations, each of which is one pass over the rows: O(n m
-d) time, instead of O(n m^2) for the sums of the normal equations (Rudi, Carratino and Rosasco, "FALKON: an optimal large
-scale kernel method", 2017). In these coordinates the squared norm of a residual is close to the excess of the objective over
-its minimum, so a small residual means that the predictions have settled.
+`W_c` is `W = diag(w)` after elimination of the intercept. If the landmarks are typical rows, `K_mn W K_nm` is close to `(N /
+m) K_mm K_mm` and the matrix to the identity, so conjugate gradients need few iterations, each of which is one pass over the
+rows: O(n m d) time, instead of O(n m^2) for the sums of the normal equations (Rudi, Carratino and Rosasco, "FALKON: an
+optimal large scale kernel method", 2017). For the unknowns `beta`, the squared norm of a residual is close to the excess of
+the objective over its minimum, so a small residual means that the predictions have converged.
 
-Both triangular factors are in float64 and share one `m x m` matrix: `L` in its lower triangle, `A` in its upper one. They
-are computed in place, tile by tile: O(m^3) time, 8 m^2 bytes. The jitter that is added to `K_mm` is that of all landmark
-models (`gramless.linalg.operators.jitter`) and part of the problem that is solved.
+The triangular factors `L` and `A` are computed in float64 and in place, tile by tile: `L` in the lower and `A` in the upper
+triangle of one `m x m` matrix, in O(m^3) time and 8 m^2 bytes. A jitter is added to `K_mm` as in all landmark models
+(`gramless.linalg.operators.jitter`); the objective that is minimised includes the jitter.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from gramless.linalg.tuning import TUNING, LinalgTuning
 
 
 class TiledRows:
-    """Products with `C = K(X, landmarks)` from both sides, in float64; each kernel value serves both products.
+    """Float64 products with `C = K(X, landmarks)` and its transpose; each kernel value is used for both products.
 
-    Each thread computes blocks of about `products.block_bytes` bytes of kernel values and multiplies them while they are in
-    the cache of its core. Each group of blocks has its own sum, and the groups do not depend on the number of threads. With
-    `store` the kernel values are stored, in half precision if `products.storage` names a format, else they are recomputed.
+    Each thread computes blocks of about `products.block_bytes` bytes of kernel values and multiplies a block while it is in
+    the cache of the core. Each group of blocks has its own sum, and the groups do not depend on the number of threads.
+    Kernel values are recomputed, or with `store` stored, in half precision if `products.storage` names a format.
     """
 
     def __init__(self, products: LandmarkProducts, X: Array, *, store: bool = False):
@@ -60,7 +60,7 @@ class TiledRows:
             self._stored = [block if storage is None else xa.to_half(block, storage) for block in blocks]
 
     def _block(self, i: int, buffer: np.ndarray | None) -> Array:
-        """Return the kernel values of block `i` in the precision of the data, in `buffer` if they are computed."""
+        """Return the kernel values of block `i` in the precision of the data; values that are not stored use `buffer`."""
         if self._stored is not None:
             return xa.astype(self._stored[i], self._dtype)
         rows = self._parts[i]
@@ -76,7 +76,7 @@ class TiledRows:
         workers = min(workers_for(self._kernel, V), len(groups))
 
         def work(k: int) -> None:
-            # Memory is used again for each block, because page faults of new memory take time.
+            # All blocks of the thread use one buffer, because page faults of new memory take time.
             buffer = np.empty((self._height, shape[0]), self._dtype) if on_host and self._stored is None else None
             for total, group in zip(sums[k::workers], groups[k::workers], strict=True):
                 for i in range(group.start, group.stop):
@@ -104,8 +104,8 @@ class TiledRows:
 class LandmarkProducts:
     """Products with `K(X, landmarks)` for blocks of rows `X`.
 
-    `precision` below `"highest"` computes them fused on a CUDA device. `landmarks` are then the rounded points, from which
-    the factors have to be computed: the system of rounded rows and exact landmarks may be indefinite.
+    With `precision` below `"highest"`, a CUDA device computes fused products of rounded points. The factors `L` and `A` must
+    then be computed from the rounded `landmarks`, because rounded rows and exact landmarks may give an indefinite system.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class LandmarkProducts:
         self.landmarks = landmarks if self._fused is None else self._fused.rounded_points()
 
     def rows(self, X: Array, *, store: bool = False) -> TiledRows | FusedColumns:
-        """Return the products for a block of rows; with `store` their kernel values are kept."""
+        """Return the products with `K(X, landmarks)` for a block of rows; with `store` the kernel values are stored."""
         return (
             TiledRows(self, X, store=store) if self._fused is None else FusedColumns(self._fused.with_points(X), self._fused)
         )
@@ -131,7 +131,7 @@ class LandmarkProducts:
 class NormalOperator(Operator):
     """The matrix `A^-T (L^-1 K_mn W_c K_nm L^-T + ridge I) A^-1`; each product is one pass over the rows.
 
-    `normal_times(A, shift)` returns `K_mn W (K_nm A - shift)`, and `feature_sum` is `K_mn w`, of shape (m, 1). `eps` is the
+    `normal_times(V, shift)` returns `K_mn W (K_nm V - shift)`, and `feature_sum` is `K_mn w`, of shape (m, 1). `eps` is the
     relative precision of the kernel values and `weight` the sum of the weights of all rows.
     """
 
@@ -154,7 +154,7 @@ class NormalOperator(Operator):
         self.shape, self.reference, self.dtype = (m, m), feature_sum, np.dtype(np.float64)
         self._normal_times, self._mean = normal_times, feature_sum / weight
         self._ridge, self._edge = ridge, tuning.factor_edge
-        # `L` in the lower triangle and `A` in the upper one.
+        # `L` is stored in the lower triangle of the matrix and `A` in the upper triangle.
         matrix = self._matrix = xa.empty((m, m), points.data if xa.is_sparse(points) else points)
         self._fill(kernel, points)
         self.jitter, largest = rounding_of(matrix, eps), TUNING.largest_relative_jitter * rounding_of(matrix, 1.0) / m**0.5
@@ -182,12 +182,12 @@ class NormalOperator(Operator):
         return xa.namespace(self._matrix).linalg.diagonal(self._matrix)
 
     def _lower(self, which: int) -> Array:
-        """Return a matrix with `L` (0) or `A^T` (1) in its lower triangle; both share one matrix, and its diagonal."""
+        """Return the common matrix of `L` and `A` with `L` (which=0) or `A^T` (which=1) in its lower triangle."""
         xa.set_diagonal_(self._matrix, self._diagonals[which])
         return self._matrix.T if which else self._matrix
 
     def solve(self, which: int, B: Array, *, transposed: bool = False) -> Array:
-        """Return `L^-1 B` (0) or `A^-T B` (1), or `L^-T B` or `A^-1 B` if `transposed`."""
+        """Return `L^-1 B` for `which=0` or `A^-T B` for `which=1`; if `transposed`, return `L^-T B` or `A^-1 B`."""
         return _solve_lower(self._lower(which), B, self._edge, transposed=transposed)
 
     def __matmul__(self, V: Array) -> Array:
@@ -197,15 +197,15 @@ class NormalOperator(Operator):
         return self.solve(1, self.solve(0, total) + self._ridge * U)
 
     def right_hand_side(self, crossed: Array) -> Array:
-        """Return the right-hand side for `crossed = K_mn W_c z`."""
+        """Return the right-hand side `A^-T L^-1 crossed` of the normal equations for `crossed = K_mn W_c z`."""
         return self.solve(1, self.solve(0, crossed))
 
     def coefficients(self, beta: Array) -> Array:
-        """Return the coefficients of the kernel functions of the landmarks."""
+        """Return the coefficients `a = L^-T A^-1 beta` of the landmarks in the model."""
         return self.solve(0, self.solve(1, beta, transposed=True), transposed=True)
 
     def solution_of(self, a: Array) -> Array:
-        """Return the solution `beta` whose coefficients of the kernel functions are `a`."""
+        """Return the solution `beta` for which `a = L^-T A^-1 beta` are the coefficients of the landmarks."""
         U = _times_transposed_lower(self._lower(0), a, self._edge)
         return _times_transposed_lower(self._lower(1), U, self._edge)
 
@@ -217,7 +217,7 @@ class NormalOperator(Operator):
 def _factor_lower_(A: Array, edge: int) -> None:
     """Overwrite the lower triangle of `A` with its Cholesky factor; the strict upper triangle is unchanged.
 
-    Raises `NotPositiveDefiniteError`, and then `A` is overwritten in part.
+    If this raises `NotPositiveDefiniteError`, a part of `A` has already been overwritten.
     """
     n, xp = int(A.shape[0]), xa.namespace(A)
     for k in slices(n, edge):
@@ -231,7 +231,7 @@ def _factor_lower_(A: Array, edge: int) -> None:
 
 
 def _gram_of_lower_(A: Array, scale: float, edge: int) -> Array:
-    """Overwrite the strict upper triangle of `A` by that of `scale L^T L`; `L` is its lower one. Return the diagonal."""
+    """Return the diagonal of `scale L^T L`, and write its strict upper triangle into `A`, whose lower triangle is `L`."""
     n, xp = int(A.shape[0]), xa.namespace(A)
     diagonal = xa.zeros((n,), A)
     for k in slices(n, edge):
@@ -245,7 +245,7 @@ def _gram_of_lower_(A: Array, scale: float, edge: int) -> Array:
 
 
 def _times_transposed_lower(L: Array, B: Array, edge: int) -> Array:
-    """Return `L^T B` for the lower triangle of `L`."""
+    """Return `L^T B`; only the lower triangle of `L` is read."""
     X, xp = B + 0, xa.namespace(B)
     for k in slices(int(L.shape[0]), edge):
         X[k] = xp.tril(L[k, k]).T @ B[k] + L[k.stop :, k].T @ B[k.stop :]
@@ -253,12 +253,10 @@ def _times_transposed_lower(L: Array, B: Array, edge: int) -> Array:
 
 
 def _solve_lower(L: Array, B: Array, edge: int, *, transposed: bool = False) -> Array:
-    """Return `L^-1 B`, or `L^-T B` if `transposed`, for the lower triangle of `L`.
-
-    By blocks on a device, where triangular solves with few columns are far slower than matrix products.
-    """
+    """Return `L^-1 B`, or `L^-T B` if `transposed`; only the lower triangle of `L` is read."""
     if not xa.is_torch(L):
         return xa.solve_triangular(L, B, transposed=transposed)
+    # A device solves by blocks, because its triangular solves with few columns are far slower than matrix products.
     X = B + 0
     parts = slices(int(L.shape[0]), edge)
     for k in reversed(parts) if transposed else parts:

@@ -1,12 +1,12 @@
-"""The columns `K(X, s)` of a kernel matrix at the landmarks `s`, and the Nyström preconditioner that they give.
+"""The columns `K(X, s)` of a kernel matrix at the landmarks `s`, and the Nyström preconditioner made of these columns.
 
-`LocalColumns` computes the products that a preconditioner needs, in this process. The columns are stored, recomputed a few
+`LocalColumns` computes products with the columns in this process. The columns are stored, recomputed a few
 thousand rows at a time, taken from a given matrix, or computed by the fused product on a CUDA device. `RemoteColumns` in
 `gramless.distributed` has the same interface.
 
-`TallMatrix` computes products of a matrix of many rows and few columns. The entries have the precision of the data. A sum
-over n rows in that precision would lose the small eigenvalues of a Gram matrix, so parts of a few thousand rows are
-converted, multiplied and added in float64: `4096 m` numbers beside the matrix.
+`TallMatrix` computes products with a matrix of many rows and m columns. The entries have the precision of the data. A sum
+over n rows in float32 would lose the small eigenvalues of a Gram matrix, so parts of 4096 rows are converted, multiplied and
+added in float64, with memory for `4096 m` numbers beside the matrix.
 
     times(W)             C W                    O(n m k)
     transposed_times(V)  C^T V                  O(n m k)
@@ -17,9 +17,9 @@ damping)`, the matrix `K_ns K_ss^-1 K_sn + D` has the inverse
 
     P^-1 = D^-1 - D^-1 K_ns (K_ss + K_sn D^-1 K_ns)^-1 K_sn D^-1
 
-which needs one `m x m` factorisation in float64: O(n m^2) once, O(n m) for each column it is applied to. The damping is the
-mean eigenvalue of the part of the matrix that the landmarks leave out, estimated on a sample of rows. With the ridge alone
-that part of the spectrum would be amplified instead of bounded.
+The inverse needs one `m x m` factorisation in float64: O(n m^2) time once, and O(n m) for each column of a product. The
+damping is the mean eigenvalue of `K - K_ns K_ss^-1 K_sn`, the part of the matrix that the landmarks do not represent,
+estimated on a sample of rows. Without damping, `P^-1` would amplify this part of the spectrum instead of bounding it.
 
 Reference: Frangella, Tropp and Udell, "Randomized Nyström preconditioning", 2023.
 """
@@ -43,9 +43,9 @@ from gramless.linalg.tuning import TUNING, LinalgTuning
 
 
 class TallMatrix:
-    """A matrix given by `compute(slice of rows)`; with `store` all rows are computed once and kept.
+    """A matrix `C` whose rows are given by `compute(slice of rows)`; with `store` all rows are computed once and stored.
 
-    `n_entries` are the entries of the matrix of which this one is a part; they decide whether compiled loops are loaded.
+    `n_entries` is the number of entries of the matrix of which `C` is a part; if it is small, no compiled loops are loaded.
     """
 
     def __init__(
@@ -60,16 +60,16 @@ class TallMatrix:
         self.shape = shape
         self._n_entries = n_entries
         self._stored = compute(slice(0, shape[0])) if store else None
-        # Returns a slice of rows in the precision of the data.
+        # A function that returns a slice of rows of `C` in the precision of the data.
         self._rows = compute if self._stored is None else self._stored.__getitem__
         self._parts = slices(shape[0], tuning.rows_per_part)
 
     def __sizeof__(self) -> int:
-        # Dask places and spills objects by their size in bytes.
+        # Dask uses the size in bytes to assign objects to workers and to move objects to disk.
         return 0 if self._stored is None else self.shape[0] * self.shape[1] * xa.numpy_dtype(self._stored).itemsize
 
     def _parts_for(self, V: Array) -> list[slice]:
-        """Return the rows that are multiplied together: all of them if the compiled loops read stored values."""
+        """Return slices of rows that are multiplied at a time: one slice if the compiled loops read stored values."""
         whole = self._stored is not None and compiles(self._stored, V, self._n_entries)
         return [slice(0, self.shape[0])] if whole else self._parts
 
@@ -88,20 +88,20 @@ class TallMatrix:
         return out
 
     def add_gram_(self, S: Array, weights: Array) -> Array:
-        """Return the lower triangle of `S + C^T diag(weights) C` for `S` in float64, which may be overwritten."""
+        """Return the lower triangle of `S + C^T diag(weights) C` for a float64 `S`; `S` may be overwritten."""
         root, in_double = xa.astype(xa.namespace(weights).sqrt(weights), np.float64), InDouble()
         for rows in self._parts:
-            # In float64: from a million rows on, float32 rounding errors of the sum would exceed the matrix `S`.
+            # The sum is float64: from a million rows on, float32 rounding errors of the sum would exceed the matrix `S`.
             S = xa.add_gram_(S, in_double(self._rows(rows), root[rows]))
         return S
 
 
 class LocalColumns(TallMatrix):
-    """The columns `K(X, s)` in this process; with `store` they are stored, else recomputed at each use.
+    """The columns `K(X, s)`, computed in this process: once with `store`, else at each use.
 
-    A `fused` product of `X` computes columns that are not stored from its rounded points. `landmarks` are row numbers, and
-    `dtype` is the precision of the data. `sums` is the precision of the vectors of products: float64, or float32 for fused
-    products, which have accurate sums.
+    If the columns are not stored, a `fused` product of `X` computes them from its rounded points. `landmarks` are row
+    numbers, and `dtype` is the precision of the data. `sums` is the dtype of the vectors that are multiplied: float64, or
+    float32 for fused products, which sum accurately.
     """
 
     def __init__(
@@ -141,13 +141,13 @@ class LocalColumns(TallMatrix):
         return super().transposed_times(V) if self._fused is None else self._fused.transposed_times(V)
 
     def times(self, W: Array) -> Array:
-        # The error of one of the n entries of a vector spreads over all eigenvectors, but the error of one of the m entries
-        # of W would be multiplied by the leading eigenvalues, so W stays in float64 for fused products too.
+        # `W` is float64 for fused products too: the rounding errors of its m entries would be multiplied by the leading
+        # eigenvalues, whereas those of the n entries of `V` in `transposed_times` spread over all eigenvectors.
         return super().times(W) if self._fused is None else self._fused.times(W)
 
 
 class NystromPreconditioner:
-    """The map `V -> P^-1 V` for `P` close to `K(X, X) + diag(ridge)`; `rng` draws the sample of `damping="auto"`."""
+    """The map `V -> P^-1 V` for `P` close to `K(X, X) + diag(ridge)`; `rng` samples rows for `damping="auto"`."""
 
     def __init__(self, columns: LocalColumns, ridge: Array, *, damping: float | str = "auto", rng: np.random.RandomState):
         self.columns, self.landmarks = columns, columns.landmarks
@@ -158,22 +158,22 @@ class NystromPreconditioner:
         self._factor, self.jitter = jittered_cholesky(columns.add_gram_(K_ss, self._inverse_diagonal))
 
     def _mean_residual_eigenvalue(self, K_ss: Array, rng: np.random.RandomState) -> float:
-        """Return the mean eigenvalue of `K - K_ns K_ss^-1 K_sn`: its trace, estimated from a sample, divided by its rank."""
+        """Return the mean eigenvalue of `K - K_ns K_ss^-1 K_sn`: the trace, estimated from a sample, divided by the rank."""
         n, m = self.columns.shape
         sample = rng.permutation(n)[: min(n, TUNING.eigenvalue_sample)]
         C, diagonal = self.columns.sample(sample)
         half = xa.solve_triangular(jittered_cholesky(K_ss)[0], C.T)
         unexplained = float(xa.namespace(half).sum(diagonal)) - xa.norm(half) ** 2
         mean = unexplained / len(sample) * n / max(1, n - m)
-        # The matrix amplifies the rounding of a vector in the direction of the largest eigenvalue: a smaller damping would
-        # only add noise.
+        # A product with the matrix multiplies the rounding errors of a vector by up to the largest eigenvalue. A smaller
+        # damping would only amplify these rounding errors.
         largest = float(xa.namespace(K_ss).sum(K_ss)) / m**2 * n
         return max(mean, TUNING.damping_roundings * float(np.finfo(self.columns.dtype).eps) * max(largest, 1.0))
 
     def __matmul__(self, V: Array) -> Array:
         D = self._inverse_diagonal[:, None]
-        # In float64, unless the products have accurate sums: along the leading eigenvectors the two terms cancel to one part
-        # in (lambda + damping) / damping.
+        # Float64, unless the products sum accurately: along the leading eigenvectors, with eigenvalue lambda, `wide` and
+        # `explained` cancel to one part in (lambda + damping) / damping.
         wide = xa.astype(V, self.columns.sums)
         projected = self.columns.transposed_times(D * wide)
         with one_blas_thread():

@@ -1,10 +1,10 @@
-"""Products of tiles with a few columns: symmetric matrices by their lower tiles, and tall matrices with float64 sums.
+"""Products with a few columns: of symmetric matrices from their lower tiles, and of tall matrices with float64 sums.
 
-    CompiledSums, BlasSums         A V, where each thread sums the products of its tiles for both halves of A
+    CompiledSums, BlasSums         A V, where each thread sums the products of its tiles for both triangles of A
     product, transposed_product    C W and C^T V in float64 for a float32 matrix C, which is not copied to float64
 
 The compiled loops of `_core.compiled.tile_loops` need AVX-512 or AVX2; `PaddedColumns` stores the right-hand side in the two
-layouts that they read. A tile is read once for both halves; BLAS reads it twice and packs it first
+layouts that the loops read. The loops read a tile once for both triangles of A; BLAS reads a tile twice and packs it first
 (`benchmarks/cpu_products.py`).
 """
 
@@ -24,29 +24,29 @@ from gramless.linalg.tuning import TUNING
 
 T = TypeVar("T")
 Halves = tuple[np.ndarray, np.ndarray]
-"""Columns that belong to the rows of a tile, and those that belong to its columns."""
+"""Right-hand sides or sums: an array for the rows of a tile, and an array for the columns of the tile."""
 
 PANEL = 16
 """Tiles for the compiled loops start at a multiple of this number of rows."""
 
 
 def can_compile(V: Array, n_entries: int, dtype: np.dtype) -> bool:
-    """Return whether the compiled loops can multiply a matrix with `n_entries` entries of `dtype` with the columns `V`."""
+    """Return whether to load and use compiled loops for products of `V` with a matrix of `n_entries` entries of `dtype`."""
     if not isinstance(V, np.ndarray) or V.dtype not in (np.float32, np.float64):
         return False
     if n_entries < TUNING.min_entries_to_compile:
         return False
     from gramless._core.compiled.simd import lanes
 
-    # With 16 registers the loops read the tile again for a second group of columns; BLAS does not.
+    # With 16 vector registers the loops read a tile again for a second group of columns; BLAS does not.
     short_of_registers = lanes() == 8 and V.dtype == dtype and V.shape[1] > 12
     return lanes() > 0 and not short_of_registers
 
 
 class PaddedColumns:
-    """The right-hand side in groups of columns: as rows, and as panels of a few rows with the columns first.
+    """The right-hand side in groups of columns and two layouts: by rows, and in panels of a few rows stored by columns.
 
-    Few columns are converted to float64, because reading the matrix takes longer than their products in either precision.
+    A few columns are converted to float64, because reading the matrix takes longer than multiplying in either precision.
     """
 
     def __init__(self, V: np.ndarray):
@@ -57,7 +57,7 @@ class PaddedColumns:
         self.dtype = V.dtype
         V = V.astype(np.float64) if k <= TUNING.max_narrow_columns else V
         self.lanes = LANES * 4 // V.itemsize
-        # One group if possible; of several groups, those with the fewest empty columns, and of equal ones the widest.
+        # Use one group if a width allows it, else the width with the fewest padded columns, and the larger of equal widths.
         fitting = [width for width in WIDTHS if width >= k]
         self.width = fitting[0] if fitting else min(WIDTHS[-2:], key=lambda width: (-(-k // width) * width, -width))
         self.groups = -(-k // self.width)
@@ -73,15 +73,15 @@ class PaddedColumns:
         return _in_lines(self._padded.reshape(-1, self.lanes, self.groups, self.width).transpose(2, 0, 3, 1))
 
     def from_rows(self, sums: np.ndarray, n: int) -> np.ndarray:
-        """Return sums for `n` rows of a matrix in the shape of the right-hand side."""
+        """Return sums in the layout `rows`, for `n` matrix rows, as an array with one column per right-hand side."""
         return sums.transpose(1, 0, 2).reshape(sums.shape[1], -1)[:n, : self.shape[1]]
 
     def from_panels(self, sums: np.ndarray, n: int) -> np.ndarray:
-        """Return sums for `n` columns of a matrix in the shape of the right-hand side."""
+        """Return sums in the layout `panels`, for `n` matrix columns, as an array with one column per right-hand side."""
         return sums.transpose(1, 3, 0, 2).reshape(sums.shape[1] * sums.shape[3], -1)[:n, : self.shape[1]]
 
     def add(self, tile: np.ndarray, rows: slice, columns: slice, V: Halves, out: Halves, right: bool, left: bool) -> None:
-        """Add the products of the tile at these rows and columns, which start at a panel, with each group of columns."""
+        """Add the products of a tile, whose `rows` and `columns` start at a panel, with each group of right-hand sides."""
         from gramless._core.compiled.tile_loops import add_products
 
         panels = slice(columns.start // self.lanes, -(-columns.stop // self.lanes))
@@ -97,14 +97,14 @@ def _in_lines(A: np.ndarray) -> np.ndarray:
 
 
 class CompiledSums:
-    """Part of `A V` of one thread, by the compiled loops."""
+    """The part of `A V` that one thread computes with the compiled loops."""
 
     def __init__(self, V: PaddedColumns):
         self.V = V
         self.sums = np.zeros_like(V.rows), np.zeros_like(V.panels)
 
     def add(self, tile: Array, rows: slice, columns: slice) -> None:
-        """Add the products of a tile for both halves of the matrix."""
+        """Add the products of a tile and, if it is not on the diagonal, of its transpose."""
         factors = self.V.rows, self.V.panels
         self.V.add(tile, rows, columns, factors, self.sums, True, rows != columns)
 
@@ -116,7 +116,7 @@ class CompiledSums:
 
 
 class BlasSums:
-    """Part of `A V` of one thread by matrix products, for any array type and precision."""
+    """The part of `A V` that one thread computes with matrix products, for any array type and precision."""
 
     def __init__(self, V: Array):
         self.V = V
@@ -132,14 +132,14 @@ class BlasSums:
 
 
 def compiles(C: Array, V: Array, n_entries: int = 0) -> TypeGuard[np.ndarray]:
-    """Return whether float64 products of `C`, part of a matrix of `n_entries`, and `V` run in the compiled loops."""
+    """Return whether compiled loops compute the float64 product of `C`, part of a matrix of `n_entries` entries, and `V`."""
     if not isinstance(C, np.ndarray) or C.dtype != np.float32 or C.strides[1] != C.itemsize or not C.size:
         return False
     return V.shape[1] <= TUNING.max_compiled_double_columns and can_compile(V, max(C.size, n_entries), C.dtype)
 
 
 class InDouble:
-    """Convert parts to float64 in one reused buffer, since page faults of new memory take longer than the conversion."""
+    """Convert arrays to float64 in one reused buffer, since page faults of new memory take longer than the conversion."""
 
     def __init__(self) -> None:
         self._buffer: np.ndarray | None = None
@@ -156,10 +156,10 @@ class InDouble:
 
 
 def product(C: Array, W: Array, n_entries: int = 0, in_double: InDouble | None = None) -> Array:
-    """Return `C W` with `W` and the sums in float64; `in_double` has the memory for a copy of `C`."""
+    """Return `C W` with `W` and the sums in float64; `in_double` has a buffer for a float64 copy of `C`."""
     if not compiles(C, W, n_entries):
         return (in_double or InDouble())(C) @ W
-    # The row operand is not read, and the column result is not written.
+    # Without products of the transposed tile, the loops do not read factors of the rows or write sums of the columns.
     columns, m = PaddedColumns(xa.to_numpy(W)), slice(0, C.shape[1])
     out = np.zeros((columns.groups, len(C), columns.width), columns.panels.dtype)
     ends = out, columns.panels
@@ -168,7 +168,7 @@ def product(C: Array, W: Array, n_entries: int = 0, in_double: InDouble | None =
 
 
 def transposed_product(C: Array, V: Array, n_entries: int = 0, in_double: InDouble | None = None) -> Array:
-    """Return `C^T V` with `V` and the sums in float64; `in_double` has the memory for a copy of `C`."""
+    """Return `C^T V` with `V` and the sums in float64; `in_double` has a buffer for a float64 copy of `C`."""
     if not compiles(C, V, n_entries):
         return (in_double or InDouble())(C).T @ V
     columns, m = PaddedColumns(xa.to_numpy(V)), C.shape[1]
@@ -191,7 +191,7 @@ def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np
     """Return `A W` in float64 from the strict upper triangle of a symmetric `A` and its diagonal."""
     if A.dtype == np.float64:
         (symm,) = scipy.linalg.get_blas_funcs(("symm",), (A, W))
-        # A.T is column-major without a copy; its lower triangle is A's upper one.
+        # A.T is column-major without a copy; its lower triangle is the upper triangle of A.
         whole: np.ndarray = symm(1.0, A.T, W, lower=1)
         whole += (diagonal - np.diagonal(A))[:, None] * W
         return whole
@@ -206,6 +206,6 @@ def product_from_upper(A: np.ndarray, diagonal: np.ndarray, W: np.ndarray) -> np
 
 
 def _for_each_part(n: int, work: Callable[[slice], T]) -> list[T]:
-    """Return `work(rows)` for equal parts of `n` rows, one in each thread."""
+    """Return the results of `work(rows)` for equal parts of `n` rows, with one thread for each part."""
     parts = slices(n, -(-n // blas_threads()))
     return run_threads(lambda k: work(parts[k]), len(parts), blas=False)

@@ -1,1 +1,1 @@
-"""Memory estimates and solver plans."""
+"""Memory estimates of fits, and plans of solves: the solver, the cache and the landmarks."""

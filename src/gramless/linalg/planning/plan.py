@@ -1,8 +1,8 @@
-"""Choice of the solver, the cache and the landmarks from sizes and memory, before anything is computed.
+"""Choice of the solver, the cache and the landmarks from problem sizes and memory, before anything is computed.
 
-With `m` landmarks, a preconditioner costs O(n m^2) to build and leaves O(log(1 / tol) / m) iterations, each of which costs
-O(n^2) for every column of the right-hand side. The sum is smallest if `m` grows with the cube root of the number of columns
-and of that logarithm. With a small `C` the spectrum above the ridge is short, and fewer landmarks suffice.
+A preconditioner with `m` landmarks costs O(n m^2). The solver then needs O(log(1 / tol) / m) iterations, each of which costs
+O(n^2) for every column of the right-hand side. The total cost is smallest if `m` grows with the cube root of the number of
+columns times log(1 / tol). With a small `C` few eigenvalues exceed the ridge, and fewer landmarks suffice.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from gramless.linalg.tuning import TUNING, LinalgTuning
 
 @dataclass
 class FitPlan:
-    """Memory of a fit for which nothing else is planned."""
+    """Plan of a fit that consists of a memory estimate alone."""
 
     memory: MemoryEstimate
 
 
 @dataclass
 class SolverPlan:
-    """Solver, cache and landmarks of a least-squares system."""
+    """Plan of a least-squares solve: solver, whether the kernel matrix is cached, and landmarks of the preconditioner."""
 
     solver: str
     cached: bool
@@ -45,17 +45,17 @@ class SolverPlan:
     memory: MemoryEstimate
     reason: str
     block_size: int = 0
-    """Rows of a block, for solvers that work by blocks."""
+    """Number of rows in a block; 0 for solvers that do not use blocks."""
     probes: SolverPlan | None = None
-    """Plan of the diagonal estimate for leave-one-out scores; None if the diagonal is computed exactly."""
+    """Plan of the solve that estimates the diagonal of the inverse for leave-one-out scores; None without an estimate."""
 
 
 @dataclass
 class ProblemSize:
     """Sizes on which the memory and the time of a fit of `n` rows of `d` features with `k` outputs depend.
 
-    `storage` and `precision` are those of the device, `triton=None` tests if Triton is installed, and `dense` means that the
-    operator is a `KernelOperator` of dense rows.
+    `storage` and `precision` are options of the device, `triton=None` tests whether Triton is installed, and `dense` means
+    that the operator is a `KernelOperator` of dense rows.
     """
 
     n: int
@@ -79,7 +79,7 @@ class ProblemSize:
         available = has_triton() if self.triton is None else self.triton
         fuses = self.on_gpu and self.itemsize == 4 and available and fused_form(self.kernel) is not None
         copies = {"highest": 0, "high": 2, "medium": 1}[check_choice("precision", self.precision, PRECISIONS)]
-        # Half-precision copies of the data that fused products keep; 0 if products are not fused.
+        # Number of half-precision copies of the data that fused products store; 0 if products are not fused.
         self.fused = copies if fuses else 0
         # Whether uncached products compute the kernel values in registers, from two more copies of the rows.
         self.in_registers = self.dense and self.device == "cpu" and is_register_problem(self.kernel, self.n, self.d)
@@ -95,17 +95,17 @@ def solver_name(solver: str | Solver) -> str:
 
 
 def _method(solver: str | Solver) -> Solver:
-    """Return a solver with its settings: the defaults if it is given by name, the largest blocks of an average."""
+    """Return a solver object: with default parameters for a name, and for `Averaged` the run with the largest blocks."""
     if isinstance(solver, Averaged):
         return max(map(_method, solver.runs()), key=lambda run: getattr(run, "block_size", 0))
     return solver if isinstance(solver, Solver) else SOLVERS[solver]()
 
 
 def make_plan(s: ProblemSize, solver: str | Solver, budget: int, *, tol: float = 1e-3, C: float = np.inf) -> SolverPlan:
-    """Choose what `solver="auto"` leaves open, or raise a `MemoryError` that names the setting to change.
+    """Return the plan of a solve; raise a `MemoryError` that names the parameter to change if the memory is too small.
 
-    `C` is the inverse regularisation strength for kernels with `k(x, x) = 1`; infinity means that the number of iterations
-    cannot be predicted from it.
+    `C` is the inverse regularisation strength for kernels with `k(x, x) = 1`; infinity means that `C` cannot predict the
+    number of iterations.
     """
     tuning, name = s.tuning, solver_name(solver)
     largest = tuning.cholesky_max_rows_cuda if s.on_gpu else tuning.cholesky_max_rows_cpu
@@ -125,7 +125,7 @@ def make_plan(s: ProblemSize, solver: str | Solver, budget: int, *, tol: float =
 
 
 def with_leave_one_out(plan: SolverPlan, s: ProblemSize, budget: int) -> SolverPlan:
-    """Extend a plan by the leave-one-out scores that follow the solve: exact for few rows, else from random probes."""
+    """Return the plan extended by leave-one-out scores after the solve: exact for few rows, else from random probes."""
     memory, probes = leave_one_out_memory(s), None
     if plan.solver != "cholesky":
         memory.parts["memory freed by the solver (the allocator may keep it)"] = plan.memory.nbytes
@@ -173,9 +173,9 @@ def _double_points_bytes(s: ProblemSize) -> int:
 
 
 def cholesky_memory(s: ProblemSize) -> MemoryEstimate:
-    """Estimate the memory of one factorisation of all rows."""
+    """Estimate the memory of a Cholesky factorisation of the kernel matrix of all rows."""
     copies = 2 if s.on_gpu else 1  # torch factors out of place
-    # A float32 factorisation that fails is repeated in float64.
+    # Eight bytes for each entry, because a float32 factorisation that fails is repeated in float64.
     parts = {
         "kernel matrix": copies * s.n * s.n * 8,
         "data": s.n * s.d * s.itemsize,
@@ -190,7 +190,7 @@ def _iterative_plan(s: ProblemSize, solver: str | Solver, budget: int, tol: floa
     recomputed = name == "cg" and s.in_registers and recomputing_is_faster(s.d, s.k + 1, s.itemsize)
     base = _iterative_memory(s, recomputed)
     if recomputed and gram < s.tuning.min_recomputed_bytes:
-        # The preconditioner takes at most half of the memory that is left beside the tiles.
+        # A small matrix is cached if it fits half of the memory left by the tiles; the preconditioner takes at most half.
         with_tiles = _iterative_memory(s, False)
         if 2 * gram <= budget - with_tiles.nbytes:
             recomputed, base = False, with_tiles
@@ -229,7 +229,7 @@ def _iterative_memory(s: ProblemSize, recomputed: bool) -> MemoryEstimate:
 
 
 def _add_block(memory: MemoryEstimate, s: ProblemSize, method: Solver, budget: int, *, adjustable: bool) -> int:
-    """Add the block of a solver to the estimate; return its rows, which are reduced to the budget if it is adjustable."""
+    """Add the block of a solver to the estimate; return its number of rows, reduced to fit the budget if `adjustable`."""
     square, size = isinstance(method, SketchProject), getattr(method, "block_size", 0)
     if square:
         size, adjustable = size or default_block_size(s.n), False
@@ -237,14 +237,14 @@ def _add_block(memory: MemoryEstimate, s: ProblemSize, method: Solver, budget: i
         return 0
 
     def nbytes(size: int) -> int:
-        if square:  # only the columns of the block's own rows are stored
+        if square:  # of the block's rows, only the square diagonal block is stored
             return 4 * size * size * s.itemsize
         # On the CPU tiles are written into the block; on a device the kernel's temporaries are as large as the block.
         copies = 1 + (s.temporaries if s.device != "cpu" else 0)
         factors = -(-s.n // size) * size * size * s.itemsize if getattr(method, "reuse_blocks", False) else 0
         return copies * size * (s.n + 1) * s.itemsize + 3 * size * size * 8 + factors
 
-    columns = 4 if square else 2 * int(getattr(method, "momentum", 0))  # of past steps, beside the solution
+    columns = 4 if square else 2 * int(getattr(method, "momentum", 0))  # arrays for past steps, as large as the solution
     memory.parts["solution"] += columns * s.n * (s.k + 1) * s.itemsize
     # The bordered matrix of solvers that read full rows has one more row.
     size, left = min(size, s.n if square else s.n + 1), budget - memory.nbytes
@@ -289,8 +289,8 @@ def _landmarks(s: ProblemSize, requested: int | str, left: int, tol: float, C: f
 def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any = None) -> MemoryEstimate:
     """Return the peak memory of `estimator.fit` on `n` rows of `d` features, part by part.
 
-    The estimate includes the data as the fit stores them. It excludes loaded libraries: compiled loops are loaded once in a
-    process, when a fit first needs them, and `loading` is an upper bound on their memory.
+    The estimate includes the data as the fit stores them, and excludes the memory of loaded libraries. Compiled loops are
+    loaded once in a process, when a fit first needs them; the attribute `loading` is an upper bound on their memory.
 
     Parameters
     ----------
@@ -301,12 +301,12 @@ def estimate(estimator: Any, n: int, d: int, n_classes: int = 2, *, dtype: Any =
     n_classes : int, default=2
         Number of classes, or of outputs of a regressor.
     dtype : dtype, default=None
-        Floating-point precision of the computation; None is that of the estimator, else float32.
+        Floating-point precision of the computation; None uses the `dtype` of the estimator, or float32 if this is None too.
 
     Returns
     -------
     MemoryEstimate
-        With `nbytes`, `parts` by name, `loading` and `device`; `str` of it is a sentence.
+        Peak memory, with the attributes `nbytes`, `parts`, `loading` and `device`; its `str` is a sentence.
 
     Raises
     ------

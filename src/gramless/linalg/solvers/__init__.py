@@ -1,4 +1,4 @@
-"""Solvers of `op @ W = Z` with many right-hand sides; `solve` runs them."""
+"""Solvers of `op @ W = Z` with many right-hand sides, and the function `solve`, which runs a solver."""
 
 from gramless.linalg.solvers.averaged import Averaged, NystromCommittee
 from gramless.linalg.solvers.base import Solver, SolveResult, Status, Step, check_requirements, solve
@@ -16,7 +16,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "nystrom_committee": NystromCommittee,
     "sketch_project": SketchProject,
 }
-"""The names that least-squares estimators accept as `solver=`."""
+"""Classes of the solvers, by the names that least-squares estimators accept as `solver`."""
 
 __all__ = [
     "CG",

@@ -2,17 +2,17 @@
 
     W = (W_1 + ... + W_S) / S
 
-has a smaller variance than each solution. Runs of a randomised solver differ in the blocks that they draw and, if given, in
-the block size. The model is linear in the coefficients, so the mean of the coefficients is the mean of the models at the
-prediction cost of one. The cost is that of all runs, and two more matrices of the size of `W`.
+has a smaller variance than each solution. Runs of a randomised solver differ in their random blocks and, if several are
+given, in the block size. The model is linear in the coefficients, so the mean coefficients give the mean of the models, with
+the prediction cost of one model. A solve takes the time of all runs, and memory for two more matrices of the size of `W`.
 
 The members of a Nyström committee use a few columns each. With the columns `C = A[:, s]` and `M = A[s, s]`, a member solves
 `C M^-1 C^T W = Z` in the least-squares sense:
 
     W = (C^T)^+ M C^+ Z = C G^-1 M G^-1 C^T Z,   G = C^T C
 
-No member reads more than b columns, so the committee does not converge to the solution of `A W = Z`; a few blocks give a
-good approximation. O(b n d + b^2 n + b^3) time for each member, b n numbers. Prediction uses all n points.
+No member reads more than b columns, so the committee does not converge to the solution of `A W = Z`, but a few members give
+a good approximation. A member takes O(b n d + b^2 n + b^3) time and stores b n numbers. Prediction uses all n points.
 
 References: Williams and Seeger 2001; Andrecut 2016, eqs. (26)-(28) and (67)-(68).
 """
@@ -42,9 +42,9 @@ class Averaged(Solver):
     solver : Solver
         Randomised solver that runs; its `tol` and `max_iter` are those of each run.
     n_runs : int, default=5
-        Number of runs; iterations are counted over all runs, one after another.
+        Number of runs, one after another; the number of iterations of a solve is the total of all runs.
     block_size : int, sequence of int or None, default=None
-        Number of rows in a block, or one number for each run; None is that of the solver.
+        Number of rows in a block, or one number for each run; None uses the block size of `solver`.
 
     References
     ----------
@@ -131,7 +131,7 @@ class Averaged(Solver):
                 if finished:
                     break
             total = total + own
-            all_converged = all_converged and finished  # a generator that ends by itself has exhausted the precision
+            all_converged = all_converged and finished  # a run that ends by itself has exhausted its precision
 
 
 class NystromCommittee(Solver):
@@ -140,7 +140,7 @@ class NystromCommittee(Solver):
     Parameters
     ----------
     block_size : int, default=2000
-        Number of columns for each member; the error depends on it more than on the number of members.
+        Number of columns for each member; the error depends on this number more than on the number of members.
     n_members : int, default=6
         Number of solutions that are averaged.
 
@@ -167,7 +167,7 @@ class NystromCommittee(Solver):
     def steps(self, op: Operator, Z: Array, W: Array, rng: np.random.RandomState, state: State = None) -> Iterator[Step]:
         blocks = BlockRows(op, self.block_size, rng, state=state)
         z_norm = xa.norm(Z) or 1.0
-        # Members are independent, so a solution to start from is ignored.
+        # The members do not depend on a starting point, so a given starting point is ignored.
         total, first = (state["total"], state["members"]) if state else (xa.zeros(tuple(W.shape), W), 0)
         for members in range(first + 1, self.n_members + 1):
             idx, A, gram = blocks.next()

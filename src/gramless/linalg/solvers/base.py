@@ -1,8 +1,8 @@
 """The interface of a solver, and `solve`, which runs any solver.
 
 A solver is a set of parameters and a generator: `steps(op, Z, W, rng, state)` yields a `Step` after each iteration for
-`op @ W = Z`, for all columns of `Z` at once. `solve` has the clock (without callbacks), the history, the iteration limit,
-callbacks, early stopping, progress messages and checkpoints, so that no solver contains code for any of them.
+`op @ W = Z`, for all columns of `Z` at once. `solve` measures the time (without callbacks) and handles the history, the
+iteration limit, callbacks, early stopping, progress messages and checkpoints, so that solvers need no code for these tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gramless.linalg.operators.base import Operator
 
 Record = dict[str, Any]
 State = dict[str, Any] | None
-"""`Step.state` of the step from which a solver continues; None if it starts."""
+"""`Step.state` of the step from which a solver continues; None at the start of a solve."""
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 
 
@@ -64,13 +64,13 @@ class Step:
     W : array of shape (n, k)
         Current solution.
     residual : float
-        Relative residual `||Z - op @ W|| / ||Z||`, or an estimate of it if the residual would cost a product.
+        Relative residual `||Z - op @ W|| / ||Z||`, or an estimate if the residual would need one more product with `op`.
     status : Status, optional
         Reason why this step is the last one; None if the solver continues.
     state : dict, optional
         Arrays and numbers, beside `W` and the random generator, on which the next iteration depends.
     info : dict, optional
-        Further values for the history.
+        Further values for the record of the iteration in the history.
     """
 
     W: Array
@@ -116,7 +116,7 @@ class SolveResult:
 
 
 class Solver(BaseEstimator):
-    """Base class of solvers of `op @ W = Z`: parameters without state.
+    """Base class of solvers of `op @ W = Z`; a solver object has parameters and no state.
 
     Subclasses define `steps`, `tol` and `max_iter`; `_parameter_constraints` are checked by `solve`.
 
@@ -125,7 +125,7 @@ class Solver(BaseEstimator):
     requires : tuple of str
         Capabilities that the operator must have beside products and a diagonal; see `gramless.linalg.operators.base`.
     tol : float
-        Relative residual, or another measure of the method, at which the solver stops.
+        Relative residual, or another measure of convergence that the solver defines, at which the solver stops.
     max_iter : int
         Maximum number of iterations.
 
@@ -203,11 +203,11 @@ def solve(
     W0 : array of shape (n, k), optional
         Solution to start from; zero by default.
     callback : callable(W, record) -> bool, optional
-        Function called after each iteration; it may add values to `record`, and returning True stops the solve. Its time is
-        not counted.
+        Function called after each iteration; it may add values to `record`, and returning True stops the solve. The time
+        of the callback is not counted.
     monitor : callable(W) -> float, optional
-        Error on held-out data for early stopping: the best `W` is returned, and the solve stops after `patience` iterations
-        without improvement.
+        Function that returns the error on held-out data, for early stopping: the solve stops after `patience` iterations
+        without improvement, and returns the `W` with the smallest error.
     patience : int, default=5
         Number of iterations without improvement after which early stopping ends the solve.
     random_state : int, RandomState or None, default=None
@@ -247,7 +247,7 @@ def solve(
         state = {key: xa.to_device(value, device) if np.ndim(value) == 2 else value for key, value in saved.state.items()}
         rng.set_state(saved.rng_state)
 
-    best: dict[str, Any] = {"best_W": W, "best_value": np.inf, "best_at": 0}  # of early stopping
+    best: dict[str, Any] = {"best_W": W, "best_value": np.inf, "best_at": 0}  # for early stopping
     if state is not None:
         best = {key: state.pop(key, value) for key, value in best.items()}
     step = Step(W, residual=np.inf)
@@ -320,7 +320,7 @@ def check_requirements(solver: Solver, op: Operator) -> None:
 
 
 def _methods(base: type[Solver]) -> Iterator[type[Solver]]:
-    """Yield the subclasses that define an iteration."""
+    """Yield the direct and indirect subclasses of `base` that define `steps`."""
     for cls in base.__subclasses__():
         if "steps" in vars(cls):
             yield cls

@@ -1,14 +1,14 @@
 """Random blocks of rows for solvers that read a matrix one block at a time.
 
-A random permutation is split into blocks, which are used one after another; then the rows are shuffled again, so every row
-is read about once in every n / block_size steps. With `reuse` the rows are split once and only the order of the blocks is
-shuffled, so that the factor of a block can be cached. The permutation and the position in it are the state: a resumed solve
-reads the same blocks.
+A random permutation of the rows is split into blocks, which are used one after another. Then the rows are shuffled again, so
+every row is read about once in n / block_size steps. With `reuse` the rows are split once and only the order of the blocks
+is shuffled, so that the factor of a block can be cached. The permutation and the position in it are saved as state, so that
+a resumed solve reads the same blocks.
 
-`BlockGram` is the factored Gram matrix of a block, for the projection `P = A^T (A A^T)^-1 A`. `A A^T` has the squared
-condition number of `A`. Its rows are therefore scaled to unit norm (which changes no projection), it is factored in float64,
-and a jitter of the size of the rounding of the product is added to its diagonal: the computed matrix is then not below the
-true one, so a step falls short of the projection rather than beyond it. O(b^2 n + b^3) time, b^2 numbers.
+`BlockGram` is the factored Gram matrix of a block `A` of b rows, for the projection `P = A^T (A A^T)^-1 A`. The condition
+number of `A A^T` is the square of that of `A`. The rows are therefore scaled to unit norm (which does not change `P`), and
+`A A^T` is factored in float64. A jitter as large as its rounding errors keeps the computed matrix above the exact matrix, so
+a step falls short of the projection rather than beyond it. A block takes O(b^2 n + b^3) time and stores b^2 numbers.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class BlockSolver(Solver):
 
 
 class BlockRows:
-    """An endless sequence of blocks of rows of an operator, with the progress of the solver in the current pass.
+    """An endless sequence of blocks of rows of an operator, with sums of residuals over the current pass over the rows.
 
-    With `reuse`, every row belongs to the same block throughout, and the factored Gram matrices of the blocks are cached;
-    with `probabilities`, rows are drawn with replacement instead of shuffled; `state` is the result of `state()` from which
-    to continue.
+    With `reuse`, every row stays in the same block, and the factored Gram matrices of the blocks are cached. With
+    `probabilities`, rows are drawn with replacement instead of shuffled. The argument `state` is an earlier result of the
+    method `state`, from which the sequence continues.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class BlockRows:
         self.n_blocks = -(-self.n // self.block_size) if reuse else self.n // self.block_size
         if reuse:
             self.block_size = -(-self.n // self.n_blocks)
-        # Without reuse, remaining rows are skipped until the next shuffle; with it, the last block overlaps its neighbour.
+        # Rows that fill no block are skipped until the next shuffle; with `reuse` the last block overlaps the one before.
         self._starts = np.minimum(np.arange(self.n_blocks) * self.block_size, self.n - self.block_size)
         self._order, self._visits = np.empty(0, np.intp), np.arange(self.n_blocks)
         self._position, self._fetched = self.n_blocks, -1
         self._buffer: Array | None = None
         self._grams: dict[int, BlockGram] = {}
-        # Sums over the blocks of the pass: squared residuals divided by the number of blocks, and squared changes.
+        # Sums over the blocks of the pass: squared residuals divided by the number of blocks, and squared changes of W.
         self._residual = self._change = 0.0
         if state:
             self._order, self._visits = np.asarray(state["order"]), np.asarray(state["visits"])
@@ -85,20 +85,20 @@ class BlockRows:
             self._residual, self._change = state.get("left", 0.0), state.get("moved", 0.0)
 
     def state(self) -> dict[str, Any]:
-        """Return the permutation, the position in it, and the sums of the pass."""
+        """Return the permutation, the position in the permutation, and the sums over the current pass."""
         sums = {"left": self._residual, "moved": self._change}
         return {"order": self._order, "visits": self._visits, "position": self._position, **sums}
 
     @property
     def pass_ends(self) -> bool:
-        """Whether the last block was the last one before the next shuffle."""
+        """Whether the most recent block was the last block of a pass, so that the rows are shuffled next."""
         return self._position == self.n_blocks
 
     def next(self) -> tuple[np.ndarray, Array, BlockGram]:
-        """Return the row indices of the next block, the rows, which are valid until the next call, and their Gram matrix."""
+        """Return the row indices of the next block, its rows (valid until the next call) and their factored Gram matrix."""
         if self.pass_ends:
             self._shuffle()
-        # A reused block must have the same bits each time, and these may depend on the rows computed with it.
+        # A reused block is computed alone: its values must be identical each time, and rounding depends on the other rows.
         together = 1 if self.reuse else max(1, TUNING.fetched_rows // self.block_size)
         first = self._position - self._position % together
         if self._fetched != first:
@@ -106,7 +106,7 @@ class BlockRows:
             if self._buffer is None or len(idx) > self._buffer.shape[0]:
                 self._buffer = self.op.rows(idx)
             else:
-                # Allocating a block of a gigabyte for each step would spend the time in page faults.
+                # The buffer is reused, because page faults of a new block of a gigabyte would dominate the time of a step.
                 self.op.rows(idx, out=self._buffer[: len(idx)])
             self._fetched = first
         number, start = int(self._visits[self._position]), (self._position - first) * self.block_size
@@ -126,14 +126,14 @@ class BlockRows:
     ) -> Step:
         """Return the step with solution `W`, relative residual and norm of the change of `W`.
 
-        A solution has converged if the residual of the pass agrees to `tol`, or if its relative change in the pass is at
-        most `tol` and the residual agrees to half of these digits. A small change at a larger residual means that the matrix
-        is singular to the precision in the remaining directions, where more passes do not help.
+        A solution has converged if the residual of a pass is at most `tol`, or if the relative change of `W` in the pass is
+        at most `tol` and the residual at most `sqrt(tol)`. A small change at a larger residual means that the matrix is
+        numerically singular in the remaining directions, so that more passes do not help: the solver has stagnated.
         """
         info, status = {"change": change / (xa.norm(W) or 1.0), **info}, None
         self._residual, self._change = self._residual + residual**2 / self.n_blocks, self._change + change**2
         if self.pass_ends:
-            # The squared changes of a pass sum to the decrease of the squared distance to the solution.
+            # The squared changes of a pass sum to the decrease of the squared distance of W to the solution.
             of_pass, moved = self._residual**0.5, self._change**0.5 / (xa.norm(W) or 1.0)
             self._residual = self._change = 0.0
             if of_pass <= tol or (moved <= tol and of_pass <= tol**0.5):
@@ -144,7 +144,7 @@ class BlockRows:
 
     def _block(self, number: int) -> np.ndarray:
         start = self._starts[number]
-        # Sorted rows are gathered from memory in order.
+        # Row numbers are sorted so that the rows are read from memory in order.
         return np.sort(self._order[start : start + self.block_size])
 
     def _shuffle(self) -> None:
@@ -158,12 +158,12 @@ class BlockRows:
 
 
 class BlockGram:
-    """The factored `A A^T` of one block, stored in `dtype`; `jitter` is relative to rows of unit norm."""
+    """The Cholesky factor of `A A^T` for one block, stored in `dtype`; `jitter` applies to rows scaled to unit norm."""
 
     def __init__(self, A: Array, dtype: Any = np.float64):
         eps = float(np.finfo(xa.numpy_dtype(A)).eps)
         with np.errstate(over="ignore", invalid="ignore"):
-            # NumPy detects that both factors are the same matrix and computes one triangle.
+            # NumPy detects that both factors are the same matrix and computes only one triangle of the product.
             G = xa.astype(xa.matmul(A, A.T), np.float64)
         xp = xa.namespace(G)
         norms = xp.sqrt(xp.linalg.diagonal(G))

@@ -1,26 +1,26 @@
 """Preconditioned block conjugate gradients for all right-hand sides at once.
 
-The search directions `P` of all columns span one subspace, and each step minimises over all of it:
+The search directions `P` of all right-hand sides span one subspace, and each step minimises over the full subspace:
 
     Q = A P,  a = (P^T Q)^-1 P^T R,  W += P a,  R -= Q a,  P <- orth(M R - P (P^T Q)^-1 Q^T M R)
 
 so k right-hand sides share one subspace and one product with `A`: O(n^2 k) for each iteration on a cached matrix, O(n^2 d)
-on a streamed one. Orthonormal directions, and a pseudo-inverse of the small `P^T Q` in float64, keep the recurrence stable
-if columns have converged or are linearly dependent (O'Leary 1980; Dubrulle 2001). The residual of the recurrence drifts from
-the true one in float32: when it meets the tolerance, the true residual is computed, and the iteration restarts from there if
-that one does not. With a `convergence_test`, an estimate of the drift from a sample of rows replaces the true residual: a
-product with the matrix would take a quarter of the time of a solve that needs three iterations.
+on a streamed matrix. Orthonormal directions, and a pseudo-inverse of the small `P^T Q` in float64, keep the recurrence
+stable if columns have converged or are linearly dependent (O'Leary 1980; Dubrulle 2001). In float32, the residual `R` of the
+recurrence drifts from the true residual `Z - A W`. When `R` meets the tolerance, the true residual is computed; if the true
+residual does not meet the tolerance, the recurrence restarts from it. With a `convergence_test`, the drift is estimated from
+a sample of rows, because one more product would take a quarter of the time of a solve with three iterations.
 
-The tests of `tol="auto"` stop when further iterations cannot change the predictions visibly. If `A W = Z - R` with `A = K +
+With `tol="auto"` a solve stops when further iterations cannot change the predictions visibly. If `A W = Z - R` with `A = K +
 D` and `D = diag(ridge)`, the scores of the training rows have the error `K A^-1 R`, and
 
     || D^-1/2 K A^-1 R ||  <=  || D^-1/2 R ||
 
 because no eigenvalue of `D^-1/2 K D^-1/2 (D^-1/2 K D^-1/2 + I)^-1` exceeds one. The training errors of the model are `D a`.
 So the residual norm relative to the norm of the training errors bounds the remaining change: at 5 %, mean squared errors
-change by about 0.25 %. Noisy problems stop at larger residuals than problems that are fitted closely. O(n k) for each
-iteration, without a product with the matrix. The preconditioned normal equations of landmark models have a rule of the same
-meaning.
+change by about 0.25 %. Noisy problems stop at larger residuals than problems that are fitted closely. The test takes O(n k)
+time in each iteration, without a product with the matrix. `normal_predictions_converged` is the corresponding test for the
+preconditioned normal equations of landmark models.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class CG(Solver):
         Maximum number of solver iterations. One iteration is one product with the matrix.
     n_landmarks : int or "auto", default="auto"
         Number of landmarks of the Nyström preconditioner that a least-squares estimator builds; 0 is no preconditioner, and
-        `"auto"` decides from the sizes and the memory. `solve` ignores it and uses `preconditioner`.
+        `"auto"` decides from the sizes and the memory. `solve` uses only `preconditioner`.
     damping : float or "auto", default="auto"
-        Damping of that preconditioner; `"auto"` estimates the mean eigenvalue that the landmarks leave out.
+        Damping of the Nyström preconditioner; `"auto"` estimates the mean eigenvalue of what the landmarks do not represent.
     preconditioner : object with `@`, optional
         Symmetric positive definite approximate inverse, used instead of landmarks.
     convergence_test : callable(W, R) -> bool, optional
         Function of the solution and its residual `Z - A W`, called after each iteration; returning True ends the solve
-        before `tol` is reached, if the true residual is not much larger than that of the recurrence.
+        before `tol` is reached, unless the true residual is much larger than the residual of the recurrence.
 
     References
     ----------
@@ -76,7 +76,7 @@ class CG(Solver):
         "preconditioner": "no_validation",
         "convergence_test": [callable, None],
     }
-    convergence_test: Callable[[Array, Array], bool] | None = None  # model files of version 0.1.0 have no such attribute
+    convergence_test: Callable[[Array, Array], bool] | None = None  # a default, because model files of 0.1.0 lack it
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class CG(Solver):
                 residual = xa.norm(R) / z_norm
             if residual < best_residual:
                 best, best_residual = W, residual
-            # The residual of conjugate gradients may rise by the root of the condition number, and not by more.
+            # Without rounding errors the residual rises by at most the square root of the condition number.
             lost = not residual < TUNING.lost_residual_factor * best_residual
             if lost:
                 W = best
@@ -148,7 +148,7 @@ class CG(Solver):
                 M_R = self._precondition(R)
                 with one_blas_thread():
                     new = M_R if restarted else M_R - P @ xa.like(inverse @ _double(Q.T @ M_R), P)
-                    # If the directions span the full space there is no new one: restart from the rounding error.
+                    # If the directions span the full space, no new direction is left: restart from the residual `R`.
                     P = _orthonormal(new if xa.norm(new) else M_R)
             state = {"R": R, "P": P, "best_true": float(best_true), "stalled": stalled}
             state |= {"best": best, "best_residual": float(best_residual)}
@@ -173,16 +173,17 @@ def _double(x: Array) -> np.ndarray:
 
 
 def _orthonormal(M: Array) -> Array:
-    """Return an orthonormal basis of the span of the columns, without directions that are rounding errors.
+    """Return an orthonormal basis of the span of the columns, without directions that consist of rounding errors.
 
-    Columns are scaled first, so that a column near convergence keeps its direction. Two passes through the small Gram matrix
-    in float64 are as orthogonal as a QR factorisation and consist of matrix products.
+    Columns are scaled first, so that a column near convergence keeps its direction. Two passes with the small Gram matrix in
+    float64 give a basis that is as orthogonal as that of a QR factorisation, and need only matrix products.
     """
     xp = xa.namespace(M)
     scale = xp.max(xp.abs(M), axis=0)
     basis = xa.astype(M / xp.where(scale > 0, scale, xp.ones_like(scale)), np.float64)
-    # In squared lengths: in a direction shorter than sqrt(eps) of the longest, half of the digits are rounding errors. Such
-    # directions would double the iterations in float32 and multiply them by seven in float64 (measured).
+    # `floor` bounds squared lengths relative to the longest direction: if a direction is shorter than sqrt(eps), half of its
+    # digits are rounding errors. Such directions would double the iterations in float32 and multiply them by seven in
+    # float64 (measured).
     floor = float(np.finfo(xa.numpy_dtype(M)).eps)
     for _ in range(2):
         values, vectors = np.linalg.eigh(xa.to_numpy(basis.T @ basis))
@@ -202,7 +203,7 @@ def _pseudo_inverse(G: Array) -> np.ndarray:
 
 
 def predictions_converged(ridge: Array, *, intercept: bool) -> Callable[[Array, Array], bool]:
-    """Return the stopping rule `f(W, R)`; with `intercept`, the last column belongs to the right-hand side of ones."""
+    """Return the stopping rule `f(W, R)` of `tol="auto"`; with `intercept`, the last column solves for a target of ones."""
     xp = xa.namespace(ridge)
     root = xp.sqrt(ridge)[:, None]
 
@@ -218,16 +219,16 @@ def predictions_converged(ridge: Array, *, intercept: bool) -> Callable[[Array, 
 
 
 def normal_objective(W: Array, R: Array, rhs: Array, target_squares: Array) -> Array:
-    """Return the objective of each output of the preconditioned normal equations, for the residual `R = rhs - B W`."""
+    """Return the objective of each output of the preconditioned normal equations `B W = rhs` for the residual `R`."""
     return target_squares - xa.namespace(W).sum(W * (rhs + R), axis=0)
 
 
 def normal_predictions_converged(rhs: Array, target_squares: Array, tol: float) -> Callable[[Array, Array], bool]:
     """Return the stopping rule `f(W, R)` of the preconditioned normal equations with right-hand side `rhs`.
 
-    After preconditioning, the squared residual norm is close to the excess of the objective over its minimum. It is compared
-    with the objective of each output, or with `tol` squared times the squares of its centred targets, if these are larger.
-    The norm of `rhs` is no measure of convergence, because a few rows far from all landmarks can make it much larger.
+    After preconditioning, the squared residual norm of an output is close to the excess of its objective over the minimum.
+    The bound on this excess is a fraction of the objective, or `tol**2` times the sum of squares of the centred targets if
+    this is larger. The norm of `rhs` is no reference, because a few rows far from all landmarks can make it much larger.
     """
     xp = xa.namespace(rhs)
 

@@ -2,10 +2,10 @@
 
     A = L L^T,   W = L^-T L^-1 Z,   then   W += A^-1 (Z - A W)   while the residual shrinks
 
-The factor overwrites one triangle of `A`; the other keeps `A` for the residual: `n^2` numbers and `n^3 / 3` operations. A
-float32 matrix is factored in float32, and its solution refined with float64 residuals: two or three products with `A` give
-the accuracy of a float64 factorisation in half of its time. In float32 the factorisation fails, or is inaccurate, if the
-smallest eigenvalue is below `eps * lambda_max`; the residual detects both, and the solve is repeated in float64.
+The factor overwrites one triangle of `A`; the other still has the entries of `A` for the residual. A solve takes `n^2`
+numbers and `n^3 / 3` operations. A float32 matrix is factored in float32, and the solution is refined with float64
+residuals: two or three products give the accuracy of a float64 factorisation in half of its time. If the smallest eigenvalue
+is below `eps * lambda_max`, this fails or leaves a large residual, and the solve is repeated in float64.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Cholesky(Solver):
         diagonal = xa.namespace(A).linalg.diagonal(A) + 0
         original = A if xa.is_torch(A) else None  # torch factors out of place; NumPy keeps A in the upper triangle
         L = xa.cholesky_(A)
-        # The solution is float64 on the CPU, for corrections in any precision.
+        # On the CPU the solution is float64, whatever the precision of the factor.
         B = xa.astype(Z, precision if original is not None else np.float64)
         W = _corrected(L, B)
         z_norm = xa.norm(B) or 1.0

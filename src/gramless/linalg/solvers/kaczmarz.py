@@ -4,32 +4,32 @@ Block Kaczmarz projects on the solutions of one random block of equations at a t
 
     W <- W + A_s^T (A_s A_s^T)^-1 (Z_s - A_s W)
 
-The distance to the solution never grows, and shrinks by a constant factor in expectation; for single rows drawn with
-probability proportional to their squared norm the factor for each step is 1 - 1 / (||A||_F ||A^-1||)^2. One step reads and
-stores b rows: O(b n d + b^2 n) time for a kernel of d features, b n numbers.
+The distance to the solution never grows, and shrinks by a constant factor in expectation. If single rows are drawn with
+probability proportional to their squared norm, a step multiplies the expected squared distance by at most 1 - 1 / (||A||_F
+||A^-1||)^2. A step reads and stores b rows, i.e. b n numbers, and takes O(b n d + b^2 n) time for a kernel of d features.
 
 Block matching pursuit fits the residual by one random block of columns at a time:
 
     Q = (A_s^T A_s)^-1 A_s^T R,   W_s <- W_s + Q,   R <- R - A_s Q
 
-with the `n x b` block `A_s` of columns. The residual `R = Z - A W` never grows. This is least squares by block coordinates;
-for a symmetric matrix it reads the same rows as Kaczmarz, which works in the space of `W` instead of the residual, in the
-same time and memory.
+with the `n x b` block `A_s` of columns. The residual `R = Z - A W` never grows. This is block coordinate descent for least
+squares. For a symmetric matrix a step reads the same rows as a Kaczmarz step, in the same time and memory, but projects the
+residual instead of `W`.
 
-Momentum improves a step of the pursuit by the directions of earlier steps and never increases the residual. `R` is reduced
-along a direction `D` (one for each column). If `R` is orthogonal to the earlier directions `P_1, ..., P_m`, the part of `D`
-that is orthogonal to them minimises it over the span of all:
+Momentum improves a step of the pursuit by the directions of earlier steps and never increases the residual. A step reduces
+`R` along a direction `D` (one for each column). If `R` is orthogonal to the earlier directions `P_1, ..., P_m`, a step along
+the part `D'` of `D` that is orthogonal to them minimises `R` over the span of all these directions:
 
     D' = D - sum_i P_i <P_i, D>,   P = D' / ||D'||,   R <- R - P <P, R>
 
-This is heavy-ball momentum with optimal coefficients; the residual is at most that of the plain step. O(m n k) time and
-2 m n k numbers.
+This is heavy-ball momentum with optimal coefficients; the residual is at most that of the step along `D`. Momentum takes
+O(m n k) time for each step and stores 2 m n k numbers.
 
-The hybrid makes both projections of a symmetric matrix for one block of rows and one factorisation. The residual of its
-pursuit does not include the Kaczmarz projections. Setting it to `Z - A W` after each Kaczmarz step diverges, because one
-step reduces the distance in the space of `W` and the other in the space of the residual. With its own residual the
-increments of the pursuit tend to zero, and the projections, which converge from any starting point, see them as a change of
-that point. The matrix products are those of either method alone.
+The hybrid takes a Kaczmarz step and a pursuit step for each block of rows of a symmetric matrix, with one factorisation. Its
+pursuit has a residual of its own, without the Kaczmarz projections: with the residual `Z - A W` the hybrid would diverge,
+because Kaczmarz steps reduce the distance in the space of `W` and pursuit steps in the space of the residual. With its own
+residual, the increments of the pursuit tend to zero. Such increments do not prevent the convergence of the Kaczmarz steps,
+which converge from any starting point. A step of the hybrid reads its block as often as a step of either method alone.
 
 References: Strohmer and Vershynin 2009; Mallat and Zhang 1993; Andrecut 2016, eqs. (31)-(60) and section 3.4.
 """
@@ -60,12 +60,12 @@ class Kaczmarz(BlockSolver):
     block_size : int, default=2000
         Number of equations in a block; 1 is the classical method. Larger blocks need fewer, more expensive steps.
     sampling : {"uniform", "norm"}, default="uniform"
-        Rows of a random permutation, shuffled again after each pass, or (for single rows) drawn with probability
-        proportional to their squared norm, which costs one pass over the matrix beforehand.
+        `"uniform"` reads the rows in random order, shuffled again after each pass. `"norm"`, only for `block_size=1`, draws
+        rows with probability proportional to their squared norm, which takes one pass over the matrix beforehand.
     tol : float, default=1e-4
-        Tolerance at which the solver stops. It is compared, over one pass of the rows, with the relative residual of the
-        blocks before their own updates, and with the change of `W` relative to `W` if the residual is below `sqrt(tol)`. A
-        solution that no longer changes at a larger residual has not converged.
+        Tolerance at which the solver stops. It bounds the relative residual of the blocks before their updates, over one
+        pass of the rows; if this residual is at most `sqrt(tol)`, it suffices that the relative change of `W` in the pass is
+        below `tol`. A solution that no longer changes at a larger residual has not converged.
     max_iter : int, default=200
         Maximum number of solver iterations. One iteration reads one block.
     reuse_blocks : bool, default=False
@@ -73,11 +73,11 @@ class Kaczmarz(BlockSolver):
 
     Notes
     -----
-    With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached one (8,000 rows, blocks of
-    800), and more steps are needed: with 20 blocks of 5,000 digits, 120 steps leave a residual of 0.21 instead of 0.16.
-    There is no momentum: a heavy ball of 0.2 gained nothing on these digits and one of 0.6 diverged, and optimal
-    coefficients would need inner products of earlier steps, whose rounding grows from step to step. `MatchingPursuit` has
-    momentum.
+    With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached matrix (8,000 rows, blocks
+    of 800), but more steps are needed: for 5,000 digits in 20 blocks, 120 steps leave a residual of 0.21 instead of 0.16.
+    Only `MatchingPursuit` has momentum. For Kaczmarz steps on these digits, heavy-ball momentum of 0.2 saved nothing and
+    momentum of 0.6 diverged. Optimal coefficients would need inner products of earlier steps, whose rounding errors grow
+    from step to step.
 
     References
     ----------
@@ -110,12 +110,12 @@ class Kaczmarz(BlockSolver):
             R = xa.take_rows(Z, idx) - A @ W
             Y = gram.solve(R)
             D = A.T @ Y
-            # <W* - W, D> is known without W*, because A (W* - W) = R: the step has its exact length even if the jitter made
-            # D fall short of the projection.
+            # For the solution W*, <W* - W, D> is known because A (W* - W) = R. The step therefore has the exact length, even
+            # if the jitter made D too short for the projection.
             squares = column_dots(D, D)
             step = D * (column_dots(Y, R) / xp.where(squares > 0, squares, xp.ones_like(squares)))
             W = W + step
-            # R is the residual before the update: an estimate without the cost of a pass.
+            # R is the residual of the block before the update: an estimate of the full residual without a pass over A.
             residual = xa.norm(R) / z_norm * float(np.sqrt(op.shape[0] / len(idx)))
             yield blocks.step(W, residual, xa.norm(step), self.tol, jitter=gram.jitter)
 
@@ -138,23 +138,23 @@ class MatchingPursuit(BlockSolver):
     block_size : int, default=2000
         Number of columns in a block. Larger blocks need fewer, more expensive steps.
     tol : float, default=1e-4
-        Tolerance at which the solver stops. It is compared with the true relative residual, and with the change of `W`
-        relative to `W` over one pass of the blocks if the residual is below `sqrt(tol)`. A solution that no longer changes
-        at a larger residual has not converged.
+        Tolerance at which the solver stops. It bounds the true relative residual; if the residual is at most `sqrt(tol)`, it
+        suffices that the relative change of `W` over one pass of the blocks is below `tol`. A solution that no longer
+        changes at a larger residual has not converged.
     max_iter : int, default=200
         Maximum number of solver iterations. One iteration reads one block.
     reuse_blocks : bool, default=False
         Whether to split the rows into blocks once and cache the factored Gram matrices (b^2 numbers each).
     momentum : int, default=0
-        Number of past steps whose directions improve the next one; the residual is at most that without momentum.
+        Number of past steps whose directions improve the next step; the residual is at most that of a step without momentum.
 
     Notes
     -----
-    With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached one (8,000 rows, blocks of
-    800), and more steps are needed: with 20 blocks of 5,000 digits, 100 steps leave a residual of 0.156 instead of 0.118.
-    There, `momentum=10` saves a quarter of the steps (0.113 after 80), and `momentum=30` with `reuse_blocks` needs as many
-    steps as the plain method without reuse. Each past step costs two matrices of the size of `W` and 1 % of the time of a
-    step.
+    With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached matrix (8,000 rows, blocks
+    of 800), but more steps are needed: for 5,000 digits in 20 blocks, 100 steps leave a residual of 0.156 instead of 0.118.
+    On these digits, `momentum=10` saves a quarter of the steps (a residual of 0.113 after 80 steps), and `momentum=30` with
+    `reuse_blocks` needs as many steps as the method without momentum and reuse. Each past step costs two matrices of the
+    size of `W` and 1 % of the time of a step.
 
     References
     ----------
@@ -185,7 +185,7 @@ class MatchingPursuit(BlockSolver):
         state, z_norm = state or {}, xa.norm(Z) or 1.0
         R = state["R"] if state else residual_of(op, Z, W)
         best_true, stalled = state.get("best_true", np.inf), state.get("stalled", 0)
-        # The last directions and their coefficients, orthonormal column by column.
+        # The directions of past steps, orthonormal column by column, and their coefficients in `W`.
         past: list[tuple[Array, Array]] = []
         while f"direction_{len(past)}" in state:
             past.append((state[f"direction_{len(past)}"], state[f"image_{len(past)}"]))
@@ -194,8 +194,8 @@ class MatchingPursuit(BlockSolver):
             Q = gram.solve(A @ R)
             coefficients = xa.zeros(tuple(W.shape), W)
             coefficients[xa.indices(idx, W)] = Q
-            # Without jitter and momentum the length along the direction would be that of Q; recomputed, it does not increase
-            # the residual for any rounding of the Gram matrix.
+            # Without jitter and momentum the length of the step would be that of Q. It is recomputed, so that rounding of
+            # the Gram matrix cannot increase the residual.
             direction, change, past = _orthonormal(A.T @ Q, coefficients, past)
             past = [*past, (direction, change)][-self.momentum :] if self.momentum else []
             length = column_dots(direction, R)
@@ -204,7 +204,7 @@ class MatchingPursuit(BlockSolver):
             W = W + change
             residual, status = xa.norm(R) / z_norm, None
             if residual <= self.tol:
-                # The recurrence drifts in float32: the true residual decides, and the next step starts from it.
+                # The updated residual drifts in float32, so the true residual is computed and replaces it.
                 R, past = Z - op @ W, []
                 residual = xa.norm(R) / z_norm
                 status = Status.CONVERGED if residual <= self.tol else None
@@ -220,9 +220,9 @@ class MatchingPursuit(BlockSolver):
 def _orthonormal(
     direction: Array, image: Array, past: list[tuple[Array, Array]]
 ) -> tuple[Array, Array, list[tuple[Array, Array]]]:
-    """Return `direction` orthogonal to the `past` ones with unit norm, and the past directions that are still in use.
+    """Return `direction` made orthogonal to `past` directions and of unit norm, its image, and past directions still in use.
 
-    `image` has the coefficients of the direction, and is combined in the same way.
+    `image` has the coefficients of `direction`, and is combined in the same way as the direction.
     """
     left, left_image = direction, image
     for earlier, earlier_image in past:
@@ -232,7 +232,7 @@ def _orthonormal(
     before, after = column_dots(direction, direction), column_dots(left, left)
     xp = xa.namespace(after)
     if past:
-        # A column with a smaller new part takes the plain step and drops its earlier directions.
+        # A column with a smaller part orthogonal to `past` takes a step without momentum and drops its past directions.
         fresh = after > TUNING.new_direction_fraction * before
         left, left_image = xp.where(fresh, left, direction), xp.where(fresh, left_image, image)
         after = xp.where(fresh, after, before)
@@ -250,9 +250,9 @@ class KaczmarzMP(BlockSolver):
     block_size : int, default=2000
         Number of equations in a block. Larger blocks need fewer, more expensive steps.
     tol : float, default=1e-4
-        Tolerance at which the solver stops. It is compared, over one pass of the rows, with the relative residual of the
-        blocks before their own updates, and with the change of `W` relative to `W` if the residual is below `sqrt(tol)`. A
-        solution that no longer changes at a larger residual has not converged.
+        Tolerance at which the solver stops. It bounds the relative residual of the blocks before their updates, over one
+        pass of the rows; if this residual is at most `sqrt(tol)`, it suffices that the relative change of `W` in the pass is
+        below `tol`. A solution that no longer changes at a larger residual has not converged.
     max_iter : int, default=200
         Maximum number of solver iterations. One iteration reads one block.
     reuse_blocks : bool, default=False
@@ -270,7 +270,7 @@ class KaczmarzMP(BlockSolver):
             idx, A, gram = blocks.next()
             before = W
             block_residual = xa.take_rows(Z, idx) - A @ W
-            # Both right-hand sides together: each product reads the block from memory once.
+            # Both residuals are multiplied together, so that each product reads the block from memory once.
             k = Z.shape[1]
             both = gram.solve(xa.namespace(W).concat([block_residual, A @ R], axis=1))
             moves = A.T @ both

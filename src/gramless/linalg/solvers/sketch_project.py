@@ -6,13 +6,13 @@ approximately with the Nyström preconditioner of its diagonal block, and combin
     D = P_B^-1 (A[B] U - Z[B]) / L
     W = U - I_B D,    V = q V + (1 - q) U - g I_B D,    U = a V + (1 - a) W
 
-with `q = 1 - sqrt(mu / nu)`, `g = 1 / sqrt(mu nu)`, `a = 1 / (1 + g nu)`, `nu = n / b`, and `L` the largest eigenvalue of
-the preconditioned block, from power iterations (Rathore, Frangella, Udell 2024). O(b n d) for each step on a streamed
-matrix, no `n^2` memory. It is for matrices with which even one product takes too long: it makes progress after `b / n` of a
-product.
+with `q = 1 - sqrt(mu / nu)`, `g = 1 / sqrt(mu nu)`, `a = 1 / (1 + g nu)`, `nu = n / b`, `mu` the ratio of smallest to
+largest curvature, and `L` the largest eigenvalue of the preconditioned block, from power iterations (Rathore, Frangella,
+Udell 2024). A step takes O(b n d) time on a streamed matrix, and no `n^2` memory. The method is for matrices so large that
+even one product takes too long: a step costs only the fraction `b / n` of a product.
 
-The residuals of new blocks estimate the full residual. If their running mean rises, the sequences restart with a larger
-`mu`, which is less momentum; without momentum each step is a descent step.
+The residuals of new blocks estimate the full residual. If the running mean of these residuals rises, the sequences restart
+with a larger `mu` and so with less momentum; without momentum each step is a descent step.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gramless.linalg.tuning import TUNING
 
 
 def default_block_size(n: int) -> int:
-    """Return the number of rows in a block of a system with `n` rows."""
+    """Return the default number of rows in a block of a system with `n` rows."""
     return max(256, n // 60)
 
 
@@ -49,7 +49,7 @@ class SketchProject(Solver):
     block_size : int or None, default=None
         Number of rows in a block; None is `n / 60`, at least 256.
     rank : int or None, default=None
-        Number of landmarks of the preconditioner of each block; None is `b / 16`, at least `sqrt(10 b)`.
+        Number of landmarks of the preconditioner of each block; None is `block_size / 16`, at least `sqrt(10 * block_size)`.
     momentum : bool, default=True
         Whether the steps are extrapolated as in Nesterov's method.
 
@@ -135,9 +135,9 @@ class SketchProject(Solver):
     def _block_step(
         self, op: Operator, Z: Array, U: Array, block: np.ndarray, rng: np.random.RandomState
     ) -> tuple[float, Array, float]:
-        """Return the residual norm of the block at `U`, its scaled step, and the ratio of smallest to largest curvature."""
+        """Return the norm of the block's residual at `U`, the step `D`, and the ratio of smallest to largest curvature."""
         b, R, A = len(block), op.rows_times(block, U) - xa.take_rows(Z, block), op.diagonal_block(block)
-        # At most half of the block: the damping is estimated on the other half, which includes the ridge.
+        # At most half of the block's rows are landmarks: the damping is estimated on other rows and includes the ridge.
         rank = min(max(1, b // 2), self.rank or max(b // 16, int(np.sqrt(10 * b)) + 1))
         columns = LocalColumns(A, Precomputed(), np.sort(rng.permutation(b)[:rank]))
         P = NystromPreconditioner(columns, xa.zeros((b,), A), rng=rng)
@@ -155,7 +155,7 @@ class SketchProject(Solver):
 def _draw(n: int, b: int, rng: np.random.RandomState) -> np.ndarray:
     """Return `b` of `n` sorted row numbers, drawn without replacement.
 
-    A permutation of a million numbers takes 30 ms, a third of a step on a GPU, so few rows are drawn with rejection.
+    A permutation of a million numbers takes 30 ms, a third of a step on a GPU: few rows are drawn by rejecting duplicates.
     """
     if 4 * b <= n:
         drawn = rng.randint(n, size=2 * b)
