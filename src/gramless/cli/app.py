@@ -1,4 +1,4 @@
-"""The `gramless` command: arguments, output and exit codes. Other modules of `gramless.cli` implement the commands."""
+"""The `gramless` program: arguments, output and exit codes. The other modules of `gramless.cli` implement its commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Kernel machines for data too large for a Gram matrix.",
 )
-# Options of each command, and the module and the function that implement it.
+# For each command: the dataclass of its options, and the module and the function that implement the command.
 _COMMANDS = {
     "train": (options.TrainSettings, "train", "train"),
     "predict": (options.PredictSettings, "predict", "predict"),
@@ -39,17 +39,17 @@ _COMMANDS = {
     "reproduce": (options.ReproduceSettings, "reproduce", "reproduce"),
     "report": (options.ReportSettings, "reproduce", "redraw"),
 }
-# Commands whose standard output is for predictions, or that run until they are stopped.
+# Commands that print messages to stderr: `predict` writes predictions to stdout, and the servers run until they are stopped.
 _MESSAGES_TO_STDERR = ("predict", "serve", "demo")
-# Commands without models, which do not need the slow imports of `_import_skops`.
+# Commands that read no model file and therefore do not need the slow imports of `_import_skops`.
 _WITHOUT_MODELS = ("reproduce", "report")
 
 
 def _add_command(name: str, settings: Any, module: str, function: str) -> None:
-    """Add a command with one option for each field of a dataclass of settings, except fields with a default factory.
+    """Add a command with one option for each field of the dataclass `settings`, except fields with a default factory.
 
-    The docstring of the dataclass is the help. The command imports slow packages only after its arguments were checked;
-    `main` passes the importing function as `obj`. With `--json`, the result is printed as JSON.
+    The docstring of the dataclass is the help text of the command. Slow packages are imported only after the arguments were
+    checked, by the function that `main` passes as `obj`. With `--json`, the command prints its result as JSON.
     """
     types = get_type_hints(settings, include_extras=True)
     panel_of = {name: panel for panel, names in getattr(settings, "panels", {}).items() for name in names}
@@ -74,7 +74,7 @@ def _add_command(name: str, settings: Any, module: str, function: str) -> None:
                 typer.echo(json.dumps({"model": str(chosen.out), **result.about} if name == "train" else result))
             sys.stdout.flush()
         except BrokenPipeError:
-            # A reader such as `head` has closed the pipe: discard further output, including output flushed at exit.
+            # The program that reads the output, such as `head`, has closed the pipe: discard further output, also at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return
         if isinstance(result, dict) and result.get("interrupted"):
@@ -106,9 +106,9 @@ def root(
 
 
 def main(command: Any = app) -> None:
-    """Run the command; print warnings and input errors as single messages to stderr."""
+    """Run the program, and print each warning and each input error as one message to stderr."""
     for number, name in enumerate(("stdout", "stderr"), start=1):
-        if getattr(sys, name) is None:  # closed by the parent process: discard the output
+        if getattr(sys, name) is None:  # the parent process closed the stream: discard the output
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
             with contextlib.suppress(OSError):
                 os.dup2(getattr(sys, name).fileno(), number)
@@ -125,17 +125,17 @@ def main(command: Any = app) -> None:
 
 
 def _print_message(style: str, sentence: Any) -> None:
-    # "[kg]" in a column name is not a style of rich.
+    # `Text`, because rich would interpret a part of a string such as "[kg]" in a column name as a style.
     messages(stderr=True).print(f"[{style}]gramless:[/{style}]", Text(str(sentence)))
 
 
 def _import_skops() -> None:
-    """Import SciPy, scikit-learn and skops without torch, CuPy and dask, for processes that `main` runs in.
+    """Import SciPy, scikit-learn and skops without importing torch, CuPy and dask.
 
-    `import skops.io` lists the estimators of scikit-learn by importing all of its modules, also those that adapt the array
-    libraries: 2.7 s of processor time instead of 1.1 s without the adapters (two cores at 2.5 GHz). Python treats a module
-    that is None in `sys.modules` as not installed, and scikit-learn omits it. Only `main` does this, because the library
-    must not change the modules of a process that it did not start.
+    `import skops.io` imports all modules of scikit-learn, which takes 2.7 s of processor time with its adapters for these
+    libraries and 1.1 s without the adapters (two cores at 2.5 GHz). Python treats a module that is None in `sys.modules` as
+    not installed, and scikit-learn then skips it. Only this program hides the adapters, because the library must not change
+    the modules of a process that it did not start.
     """
     import gc
 

@@ -1,9 +1,9 @@
 """Descriptions of a saved model: tables for a terminal, the Markdown card, and the HTML report of `--report`.
 
-The card of `model.skops` is the file `model.card.md`: estimator, data, scores, inputs, versions, and the SHA-256 checksum of
-the model file. The HTML report adds the permutation importance and the partial dependence of the columns; for classes, a
-calibration curve; for quantities, predictions and residuals; and the coverage of intervals or prediction sets. The report
-needs no script and no other file, and has a light and a dark color scheme.
+The card of a model file `model.skops` is the file `model.card.md` with estimator, data, scores, inputs, versions, and the
+SHA-256 checksum of the model file. The HTML report also shows the permutation importance and the partial dependence of the
+columns, a calibration curve (classification) or predictions and residuals (regression), and the coverage of prediction
+intervals or sets. The report needs no script and no other file, and has a light and a dark color scheme.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gramless.cli.model import SavedModel, TableModel
 from gramless.cli.table_files import checksum
 
 _DETAILS = ("Inputs", "Left out", "Versions")  # titles of the tables that follow the summary
-_LEVELS = 6  # categories that are shown
-_STORED_LEVELS = 100  # categories that are stored with their counts
-_CURVES = 6  # columns with a partial dependence
-_SMALLEST_SHARE = 0.01  # smallest importance, relative to the largest, of a column with a partial dependence
-_ROWS = 200  # rows over which partial dependence is averaged, and points of a scatter plot
-_POINTS = 15  # values of a column in a curve of partial dependence
-_BARS = 20  # columns with a bar of importance, and categories with a bar of partial dependence
+_LEVELS = 6  # largest number of categories of a column in the card
+_STORED_LEVELS = 100  # largest number of categories of a column that the model file stores with their counts
+_CURVES = 6  # largest number of columns whose partial dependence the report shows
+_SMALLEST_SHARE = 0.01  # smallest importance, relative to the largest one, of columns whose partial dependence is shown
+_ROWS = 200  # largest number of rows over which partial dependence is averaged, and of points in a scatter plot
+_POINTS = 15  # number of values of a numeric column at which its partial dependence is computed
+_BARS = 20  # largest number of columns in the chart of importance, and of categories in a chart of partial dependence
 _COVERAGES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _BINS = 10  # bins of the calibration curve
 _WIDTH, _HEIGHT = 300, 240  # pixels of a chart; three charts are as wide as the page
 
-# A chart as SVG or as bars, and its caption.
+# A chart, either as SVG or as a list of bars, and the caption of the chart.
 Figure = tuple[Any, str]
 
 
@@ -43,7 +43,7 @@ def card_path(model: Path) -> Path:
 
 
 def sections(model: SavedModel) -> list[Section]:
-    """Return the title, the column names and the rows of each table of a card."""
+    """Return the tables of a model card, each with title, column names and rows."""
     about = model.about
     n_rows = about.get("rows", {})
     settings = about.get("settings") or []
@@ -80,7 +80,7 @@ def sections(model: SavedModel) -> list[Section]:
 
 
 def score_sections(about: dict[str, Any], rows: str) -> list[Section]:
-    """Return the table of the scores on some rows, and the confusion matrix of these rows if there is one."""
+    """Return the table of scores and the confusion matrix, if any; `rows` describes the scored rows in the titles."""
     found: list[Section] = []
     if about.get("scores"):
         shown = []
@@ -97,7 +97,7 @@ def score_sections(about: dict[str, Any], rows: str) -> list[Section]:
 
 
 def print_summary(console: Console, model: SavedModel) -> None:
-    """Print the tables of a card on the model and its scores."""
+    """Print the tables of a model card that describe the model and its scores."""
     print_sections(console, (section for section in sections(model) if section[0] not in _DETAILS))
 
 
@@ -122,7 +122,7 @@ def _input(record: dict[str, Any]) -> list[str]:
 
 
 def describe_inputs(X: pd.DataFrame, types: dict[str, str]) -> list[dict[str, Any]]:
-    """Return one record for each input column of typed training rows."""
+    """Return one JSON record per input column, with its type and the range or the categories of its training values."""
     return [{"name": name, "kind": kind, **_describe(X[name], kind)} for name, kind in types.items()]
 
 
@@ -137,7 +137,7 @@ def _describe(column: pd.Series, kind: str) -> dict[str, Any]:
         counts = known.value_counts()
         levels = {str(level): int(count) for level, count in counts.iloc[:_STORED_LEVELS].items()}
         return record | {"typical": str(counts.index[0]), "levels": levels, "distinct": len(counts)}
-    # The lower median: the mean of two integers may be a value that does not occur.
+    # The lower of two middle values, because the mean of two integers may be a value that the column does not have.
     ends = {"low": known.min(), "high": known.max(), "typical": known.quantile(0.5, interpolation="lower")}
     if kind == "date":
         return record | {key: moment.isoformat() for key, moment in ends.items()}
@@ -146,7 +146,7 @@ def _describe(column: pd.Series, kind: str) -> dict[str, Any]:
 
 
 def write_card(model: TableModel, path: Path) -> None:
-    """Write the card of a model that was saved to `path`."""
+    """Write the card of a model, whose file is `path`."""
     lines = [f"# {model.about.get('target') or 'y'}", "", f"`{path.name}`, SHA-256 `{checksum(path)}`", ""]
     for title, heading, rows in sections(model):
         lines += [f"## {title}", "", _line(heading), _line(["---"] * len(heading)), *map(_line, rows), ""]
@@ -159,7 +159,7 @@ def _line(cells: list[str]) -> str:
 
 
 def write_report(model: TableModel, scored: TableModel, X: pd.DataFrame, y: np.ndarray, path: Path, seed: int) -> None:
-    """Write the HTML report of a model; `scored` was not fitted to the rows `X` and `y`."""
+    """Write the HTML report of `model`; its charts show the model `scored` on rows `X`, `y` that it was not fitted to."""
     import jinja2
 
     about, found = model.about, sections(model)
@@ -182,7 +182,7 @@ def write_report(model: TableModel, scored: TableModel, X: pd.DataFrame, y: np.n
 
 
 def _bars(names: list[str], ends: np.ndarray, values: np.ndarray, start: float = 0.0) -> list[dict[str, Any]]:
-    """Return a bar from `start` to each end, in percent of the width of the chart, and the values as text."""
+    """Return one bar per name, from `start` to its end in percent of the chart width, with the value to print beside it."""
     low, high = min(start, ends.min()), max(start, ends.max())
     scale = 100 / (high - low or 1.0)
     return [
@@ -192,7 +192,7 @@ def _bars(names: list[str], ends: np.ndarray, values: np.ndarray, start: float =
 
 
 def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int) -> Figure:
-    """Return a figure of the partial dependence of the predictions on a column."""
+    """Return a figure of the partial dependence of the predictions on the column `name`."""
     rows = X.iloc[np.random.default_rng(seed).permutation(len(X))[:_ROWS]].copy()
     column = X[name].dropna()
     is_date = pd.api.types.is_datetime64_any_dtype(column)
@@ -221,7 +221,7 @@ def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int
 
 
 def _prediction(model: TableModel, rows: pd.DataFrame) -> np.ndarray:
-    """Return predicted values, or the probabilities of the last class; its predictions if there are no probabilities."""
+    """Return predicted numbers, or for classes the probability of the last class or a mask of the rows predicted as it."""
     if model.has_probabilities:
         return model.pipeline.predict_proba(rows)[:, -1]
     predicted = model.pipeline.predict(rows)
@@ -229,7 +229,7 @@ def _prediction(model: TableModel, rows: pd.DataFrame) -> np.ndarray:
 
 
 def _errors(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> dict[str, list[Figure]]:
-    """Return charts of predictions and of residuals, or the calibration curve of the probabilities."""
+    """Return charts of predictions and residuals (regression) or the calibration curve of probabilities (classes)."""
     if model.task == "regression":
         truth = model.parse_targets(y)
         predictions = np.asarray(model.pipeline.predict(X), dtype=float)
@@ -251,7 +251,7 @@ def _errors(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> dict[str, list
 
 
 def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[Figure]:
-    """Return figures of the coverage and the size of intervals or prediction sets, by the requested coverage."""
+    """Return charts of the measured coverage and the size of prediction intervals or sets against the requested coverage."""
     if not model.can_cover:
         return []
     found = pd.DataFrame([model.measured_coverage(X, y, coverage) for coverage in _COVERAGES])
@@ -264,7 +264,7 @@ def _coverage(model: TableModel, X: pd.DataFrame, y: np.ndarray) -> list[Figure]
 
 
 def _scatter(titles: tuple[str, str], x: np.ndarray, y: np.ndarray, *, slope: float) -> Figure:
-    """Return a figure of some points, without points that are far from the others."""
+    """Return a scatter plot of at most `_ROWS` points, without outliers."""
     inside = ~(_outliers(x) | _outliers(y))
     shown = np.flatnonzero(inside)[:_ROWS]
     outside = f"; {np.count_nonzero(~inside):,} outliers are outside of the axes" if not inside.all() else ""
@@ -272,7 +272,7 @@ def _scatter(titles: tuple[str, str], x: np.ndarray, y: np.ndarray, *, slope: fl
 
 
 def _outliers(values: np.ndarray) -> np.ndarray:
-    """Return a mask of the values that are farther from the quartiles than five times their distance."""
+    """Return a mask of the values more than five interquartile ranges below the first or above the third quartile."""
     first, third = np.quantile(values, [0.25, 0.75])
     margin = 5 * (third - first)
     return (values < first - margin) | (values > third + margin)
@@ -288,7 +288,7 @@ def _chart(
     slope: float | None = None,
     ticks: dict[float, str] | None = None,
 ) -> Figure:
-    """Return a chart of points or of a curve, with few ticks and optionally a line through the origin."""
+    """Return a chart of points or of a curve, with few ticks and optionally a line of a given slope through the origin."""
     from markupsafe import Markup
 
     axes = new_axes(_WIDTH, _HEIGHT)
@@ -312,6 +312,6 @@ def _chart(
 
 
 def _printable(text: str, length: int) -> str:
-    """Return at most `length` characters, without control characters, which SVG cannot have."""
+    """Return at most `length` characters of a text; spaces replace control characters, which are not allowed in SVG."""
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= length else f"{text[: length - 1]}…"

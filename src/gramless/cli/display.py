@@ -1,4 +1,4 @@
-"""Messages and tables of the commands, and the display of the current step.
+"""Messages and tables that the commands print, and the display of the current step of a command.
 
 If the output is not a terminal, `StepDisplay` prints at most one line every ten seconds.
 """
@@ -15,19 +15,19 @@ from rich.markup import escape
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-# Title, column names and rows of a table; tables without column names have an empty string for each column.
+# A table to print: title, column names and rows. In a table without column names, each column name is an empty string.
 Section = tuple[str, list[str], list[list[str]]]
-# Seconds between two lines of a command whose output is not a terminal.
+# Smallest time in seconds between two progress messages if the output is not a terminal.
 _INTERVAL = 10.0
 
 
 def messages(*, stderr: bool) -> Console:
-    """Return a console for messages, which are neither wrapped nor coloured by their content."""
+    """Return a console that prints messages to stdout or stderr without line wrapping and syntax highlighting."""
     return Console(stderr=stderr, soft_wrap=True, highlight=False)
 
 
 def print_sections(console: Console, found: Iterable[Section]) -> None:
-    """Print tables to a terminal; columns of numbers are aligned to the right."""
+    """Print tables below their titles, with columns of numbers aligned to the right."""
     for title, heading, rows in found:
         console.print(f"[bold]{escape(title)}[/bold]")
         table = Table(box=SIMPLE, show_header=any(heading), header_style="bold")
@@ -47,20 +47,20 @@ class TerminalProgress(Progress):
 
 
 class Heartbeat:
-    """Prints messages at most once per interval, unless the console is a terminal."""
+    """Printer of progress messages, at most one per `_INTERVAL`, for consoles that are not terminals."""
 
     def __init__(self, console: Console):
         self._console, self._last = console, monotonic()
 
     def __call__(self, message: str) -> None:
-        """Print the message if the interval has passed."""
+        """Print the message if `_INTERVAL` has passed since the last printed message."""
         if not self._console.is_terminal and (now := monotonic()) - self._last >= _INTERVAL:
             self._last = now
             self._console.print(f"[dim]{escape(message)}[/dim]")
 
 
 class StepDisplay(TerminalProgress):
-    """Shows the current step of a command."""
+    """Display of the current step of a command."""
 
     def __init__(self, console: Console):
         super().__init__(console, SpinnerColumn(style="cyan"), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -68,6 +68,6 @@ class StepDisplay(TerminalProgress):
         self._heartbeat = Heartbeat(console)
 
     def __call__(self, message: str) -> None:
-        """Show a message."""
+        """Show a message as the current step."""
         self.update(self._step, description=escape(message))
         self._heartbeat(message)

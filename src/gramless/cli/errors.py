@@ -28,14 +28,14 @@ PICTURE_EXTENSIONS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", "
 
 
 class InputError(Exception):
-    """Error of a file, a column or an option; the message names it and describes how to correct the error."""
+    """Error in a file, a column or an option of the user; the message states the cause and how to correct the error."""
 
 
 def explain(reason: BaseException) -> tuple[str, int] | None:
-    """Return message and exit code of an error that is not a defect of the program; None for other errors."""
+    """Return the message and the exit code of an expected error, such as invalid input; None for a defect of the program."""
     if isinstance(reason, KeyboardInterrupt):
         return "interrupted", EXIT_INTERRUPTED
-    # The errors of `gramless.papers` are recognised without an import, which is slow.
+    # Errors of `gramless.papers` are recognised by the name of their module, because the import of their classes is slow.
     is_from_papers = isinstance(reason, RuntimeError) and type(reason).__module__.startswith("gramless.papers.")
     if isinstance(reason, InputError) or is_from_papers:
         return str(reason), EXIT_BAD_INPUT
@@ -95,7 +95,7 @@ def is_stream(path: Path) -> bool:
 
 
 def _mode(path: Path) -> int | None:
-    """Return type and permissions of a file; None if it does not exist."""
+    """Return the mode of a file (its type and permissions), or None if the file does not exist."""
     try:
         return os.stat(path).st_mode
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def _mode(path: Path) -> int | None:
 
 @contextmanager
 def input_errors(beginning: str = "", *further: type[Exception]) -> Iterator[None]:
-    """Context manager that converts `ValueError` and `further` errors to `InputError`; `beginning` precedes the message."""
+    """Context manager that converts `ValueError` and the errors `further` to `InputError` with the prefix `beginning`."""
     kinds: tuple[type[Exception], ...] = (ValueError, *further)
     try:
         yield
@@ -122,9 +122,9 @@ def require(*packages: str, extra: str) -> None:
 
 
 def check_share(option: str, share: float | None) -> None:
-    """Raise `InputError` if a share does not lie between 0 and 1."""
+    """Raise `InputError` if the value of an option is not a fraction between 0 and 1 (exclusive) or None."""
     if share is not None and not 0 < share < 1:
-        raise InputError(f"{option} takes a share between 0 and 1, such as 0.9; got {share:g}")
+        raise InputError(f"{option} takes a fraction between 0 and 1, such as 0.9; got {share:g}")
 
 
 def is_pictures(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`gramless info` describes a model file, or the devices, versions and choices of `auto`; `gramless export` writes ONNX."""
+"""`gramless info` describes a model file or the computer and automatic choices; `gramless export` writes an ONNX file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gramless.tables.tuning import TUNING
 
 
 def info(settings: InfoSettings, console: Console) -> dict[str, Any]:
-    """Print and return a model file, or hardware, devices, versions and the choices for a table of this size."""
+    """Print and return a description of a model file, or of the computer and the automatic choices for a table size."""
     if settings.model is not None:
         return model_info(settings.model, console)
     found: dict[str, Any] = {"hardware": hardware(), "devices": devices(), "versions": versions(), "commit": commit()}
@@ -48,7 +48,7 @@ def info(settings: InfoSettings, console: Console) -> dict[str, Any]:
 
 
 def devices() -> list[dict[str, Any]]:
-    """Return the devices and their free memory."""
+    """Return the CPU and the CUDA devices of this computer, with their free memory in bytes."""
     found = [{"device": "cpu", "free_bytes": int(free_memory("cpu"))}]
     try:
         import torch
@@ -62,7 +62,7 @@ def devices() -> list[dict[str, Any]]:
 
 
 def plan(n: int, d: int, classes: int) -> tuple[dict[str, Any], list[list[str]]]:
-    """Return the choices of `gramless train` and `LSSVC(solver="auto")` for a table of this size, as JSON and as text."""
+    """Return the choices of `gramless train` and `LSSVC(solver="auto")` for `n` x `d` tables, as JSON and as text."""
     budgets = TUNING.shares["fit"] * default_seconds(n), int(min(parse_budget(None), TUNING.default_memory))
     size, smallest = (part_size(n, n_settings, *budgets) for n_settings in (1, TUNING.partitioned_members))
     why = "the model uses all rows" + (f", in local partitions of {smallest:,} to {size:,} rows" if size < n else "")
@@ -95,7 +95,7 @@ def model_info(path: Path, console: Console) -> dict[str, Any]:
     if isinstance(model, SavedModel):
         print_sections(console, sections(model))
         return found | model.about
-    # scikit-learn prints the parameters that differ from their defaults.
+    # The repr of a scikit-learn estimator has only the parameters that differ from their defaults.
     settings = repr(model) if hasattr(model, "get_params") else "-"
     facts = [["estimator", type(model).__name__], ["settings", settings]]
     for name in ("n_features_in_", "classes_", "points_"):

@@ -1,4 +1,4 @@
-"""The models that `gramless train` saves: what tables and pictures have in common, and the model for tables."""
+"""The models that `gramless train` saves: their base class, and the model for tables."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from gramless.cli.table_files import BATCH_ROWS, batches, checksum, labels, quan
 from gramless.estimators.novelty import NystromNovelty
 from gramless.tables.column_types import USED_KINDS, CellError, TableColumns, category_name
 
-# Largest and smallest number of training rows of the novelty detector, and its false positive rate.
+# Largest and smallest number of training rows of the novelty detector, and its false-positive rate.
 _NOVELTY_ROWS = 10_000
 _FEWEST_ROWS = 40
 _FALSE_ALARMS = 0.01
 
 
 class Reason(NamedTuple):
-    """Reason why a row is unlike the training rows, and the column with the unusual value; "" for the row as a whole."""
+    """Reason why a row is unlike the training rows, and the column of the unusual value ("" if the full row is unusual)."""
 
     column: str
     reason: str
@@ -43,7 +43,7 @@ UNSEEN = "unseen category"
 
 
 class Scored(NamedTuple):
-    """Number of rows, scores on them, and for classes their confusion matrix and the number of rows of unknown classes."""
+    """Number of scored rows and scores; for classes, also the confusion matrix and the number of rows of unknown classes."""
 
     rows: int
     scores: list[Score]
@@ -51,12 +51,13 @@ class Scored(NamedTuple):
     unknown: int = 0
 
 
-# Rows that a model can predict, their targets if known, and the columns that the output may show beside predictions.
+# Typed rows are rows with the columns of the model, converted to their types: number, category, date or text.
+# A batch: typed rows or images, their targets or None, and the input columns that `predict --keep` copies to its output.
 Batch = tuple[Any, np.ndarray | None, Any]
 
 
 def typed_frame(X: pd.DataFrame, columns: TableColumns, origin: str) -> pd.DataFrame:
-    """Return the columns that the model uses, converted to their types; the index of `X` numbers the rows from 0."""
+    """Return the columns of `X` that a model uses, converted to their types; the index of `X` is the row number, from 0."""
     missing = [name for name in columns.type_of if name not in X.columns]
     if missing:
         raise ValueError(f"{origin} lacks the columns {', '.join(map(repr, missing))}, which the model was trained on")
@@ -66,7 +67,7 @@ def typed_frame(X: pd.DataFrame, columns: TableColumns, origin: str) -> pd.DataF
 
 @contextmanager
 def cell_errors(X: pd.DataFrame, origin: str) -> Iterator[None]:
-    """Context manager that adds the row of the file to the error of a cell."""
+    """Context manager that adds the file and the row number to the message of a `CellError`."""
     try:
         yield
     except CellError as wrong:
@@ -77,7 +78,7 @@ def cell_errors(X: pd.DataFrame, origin: str) -> Iterator[None]:
 class SavedModel(BaseEstimator):
     """Base class of the models that `gramless train` saves."""
 
-    # Names of the input and of its elements in messages, and number of elements in a batch.
+    # Words for the input (`source`) and its elements (`unit`) in messages, and the number of elements in a batch.
     source, unit, batch_size = "file", "rows", BATCH_ROWS
     task: str
     target: str | None
@@ -89,11 +90,11 @@ class SavedModel(BaseEstimator):
         raise NotImplementedError
 
     def read(self, data: Path, target: str | None, size: int | None) -> Iterator[Batch]:
-        """Yield the content of a file or folder in batches, or one batch if `size` is None; `target` may be None."""
+        """Yield the rows of a file or folder in batches of at most `size`, or as one batch if `size` is None."""
         raise NotImplementedError
 
     def read_labelled(self, data: Path, target: str | None, size: int | None) -> Iterator[tuple[Any, np.ndarray, int]]:
-        """Yield the rows with a target, their targets, and the number of the other rows of each batch."""
+        """Yield, for each batch, the rows with a target, their targets, and the number of rows without a target."""
         found = 0
         for X, y, _ in self.read(data, target, size):
             if y is None:
@@ -109,7 +110,7 @@ class SavedModel(BaseEstimator):
         raise NotImplementedError
 
     def describe_inputs(self) -> str:
-        """Return the kind and number of the inputs, for the card."""
+        """Return a phrase for the model card that describes the inputs, such as the number of columns of each type."""
         raise NotImplementedError
 
     @property
@@ -119,21 +120,21 @@ class SavedModel(BaseEstimator):
 
     @property
     def class_shares(self) -> np.ndarray:
-        """Shares of the classes in the training rows."""
+        """Relative frequencies of the classes in the training rows."""
         return np.array(self.about.get("class_shares", []))
 
     @property
     def has_probabilities(self) -> bool:
-        """True if the model was trained with probabilities."""
+        """True if the model predicts class probabilities."""
         wanted = self.about.get("probabilities", True)
         return self.task == "classification" and wanted and hasattr(self.predictor, "predict_proba")
 
     def novelty_reasons(self, X: Any, *, far: bool = True) -> list[list[Reason]]:
-        """Return, for each row, why it is unlike the training rows; the distance from them is measured if `far` is True."""
+        """Return the reasons why each row is unlike the training rows; `far` includes distances from the training rows."""
         return [[] for _ in range(X.shape[0])]
 
     def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> Scored:
-        """Return the number of typed rows with known targets, and the scores on these rows."""
+        """Return the scores of the model on batches of typed rows and their targets, and the number of rows."""
         methods = [self.predictor.predict, *([self.predictor.predict_proba] if self.has_probabilities else [])]
         found = [[self.parse_targets(y), *(method(X) for method in methods)] for X, y in batches]
         y, predicted, *probabilities = map(np.concatenate, zip(*found, strict=True))
@@ -166,7 +167,7 @@ class TableModel(SavedModel):
     Parameters
     ----------
     pipeline : Pipeline
-        Fitted pipeline. The last step is a table estimator, or for sparse data a `MaxAbsScaler` followed by a model.
+        Fitted pipeline: a table estimator, or for sparse data a `MaxAbsScaler` followed by an estimator.
     column_types : dict of str
         Types of the input columns by name; empty for sparse data.
     target : str or None
@@ -176,7 +177,7 @@ class TableModel(SavedModel):
     about : dict
         Description of training and scores as JSON.
     novelty : NystromNovelty or None
-        Detector of rows that are far from all training rows.
+        Detector of rows that are far from all training rows; None for sparse data and for small tables.
     formats : dict of str
         Formats of dates and numbers in files, by column, as in `TableColumns.formats_`.
     """
@@ -190,7 +191,7 @@ class TableModel(SavedModel):
     formats: dict[str, str] = field(default_factory=dict)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore attributes; files of version 0.1.0 have one list of names for each column type."""
+        """Restore the attributes of a saved model; files of version 0.1.0 have a list of names for each column type."""
         old = {"numbers": "number", "words": "category", "dates": "date"}
         if "column_types" not in state:
             lists = {kind: state.pop(name, None) or [] for name, kind in old.items()}
@@ -228,7 +229,7 @@ class TableModel(SavedModel):
 
     @property
     def estimator(self) -> Any:
-        """Last step of the pipeline."""
+        """Fitted estimator, which is the last step of the pipeline."""
         return self.pipeline[-1]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
@@ -260,7 +261,7 @@ class TableModel(SavedModel):
         return hasattr(self.estimator, "predict_set") and self.has_probabilities
 
     def regions(self, X: Any, coverage: float, seed: int = 0) -> np.ndarray:
-        """Return intervals, or sets of classes, that contain the targets of new rows with this probability."""
+        """Return intervals, or sets of classes, that contain the targets of new rows with probability `coverage`."""
         if not self.can_cover:
             name = self.about.get("estimator") or type(self.estimator).__name__
             kind, option = ("intervals", "") if self.task == "regression" else ("sets", "--proba and ")
@@ -271,7 +272,7 @@ class TableModel(SavedModel):
         return self.estimator.predict_set(X, coverage, random_state=seed)
 
     def measured_coverage(self, X: Any, y: np.ndarray, coverage: float) -> dict[str, float]:
-        """Return requested and measured coverage, and the mean width of intervals or mean number of classes of sets."""
+        """Return requested and measured coverage, and the mean width of intervals or the mean number of classes in a set."""
         truth, found = self.parse_targets(y), self.regions(X, coverage)
         if self.task == "regression":
             low, high = found.T
@@ -285,7 +286,7 @@ class TableModel(SavedModel):
         return self.pipeline[:-1].transform(X) if len(self.pipeline) > 1 else X
 
     def prepared(self, X: Any) -> np.ndarray:
-        """Return typed rows as scaled columns, the input of the kernels."""
+        """Return typed rows as the matrix of scaled columns on which the kernel is evaluated."""
         estimator = self.estimator
         if not hasattr(estimator, "columns_"):
             return np.asarray(self._transformed(X))
@@ -293,7 +294,7 @@ class TableModel(SavedModel):
         return estimator.columns_.encode(X).prepared(preparation)
 
     def learn_novelty(self, X: Any, seed: int) -> None:
-        """Fit the novelty detector to typed training rows; not for sparse data or few rows."""
+        """Fit the novelty detector to typed training rows, unless they are sparse or fewer than `_FEWEST_ROWS`."""
         if not self.column_types or len(X) < _FEWEST_ROWS:
             return
         sample = np.random.default_rng(seed).permutation(len(X))[:_NOVELTY_ROWS]
@@ -301,11 +302,11 @@ class TableModel(SavedModel):
         self.novelty = detector.fit(self.prepared(X.iloc[sample]))
 
     def novel(self, X: Any) -> np.ndarray | None:
-        """Return a mask of the typed rows that are far from all training rows; None without a detector."""
+        """Return a mask of the typed rows that are far from all training rows; None if the model has no novelty detector."""
         return None if self.novelty is None else self.novelty.predict(self.prepared(X)) < 0
 
     def novelty_reasons(self, X: Any, *, far: bool = True) -> list[list[Reason]]:
-        """Return, for each typed row, why it is unlike the training rows; sparse rows have no reasons."""
+        """Return the reasons why each typed row is unlike the training rows; empty lists for sparse data."""
         found = find_unusual_values(self)(X) if self.column_types else super().novelty_reasons(X)
         novel = self.novel(X) if far else None
         for row in [] if novel is None else np.flatnonzero(novel):
@@ -313,7 +314,7 @@ class TableModel(SavedModel):
         return found
 
     def read(self, data: Path, target: str | None, size: int | None) -> Iterator[Batch]:
-        """Yield batches of typed rows of a file together with the columns of the file."""
+        """Yield batches of a file: typed rows, targets or None, and the same rows as they are in the file."""
         if target in self.column_types:
             raise InputError(f"{target!r} is an input column of the model and cannot be the target")
         options: dict[str, Any] = {"n_features": self.n_features, "first_column": self.about.get("counts_from")}
@@ -339,7 +340,7 @@ class TableModel(SavedModel):
         return checksum(data) == self.about.get("data_sha256")
 
     def ready(self, X: Any, origin: str) -> Any:
-        """Return the rows of a file with the columns and types of the model; raise ValueError if one is missing."""
+        """Return the rows of a file with the columns and types of the model; raise ValueError if a column is missing."""
         if isinstance(X, pd.DataFrame) != bool(self.column_types):
             formats = ("a table with named columns", "svmlight data")
             found, expected = formats if isinstance(X, pd.DataFrame) else formats[::-1]
@@ -348,13 +349,13 @@ class TableModel(SavedModel):
 
 
 def load_any(path: Path) -> Any:
-    """Read any model file; raise `InputError` if the file is not one."""
+    """Load a model file of any kind; raise `InputError` if the file cannot be read as a model."""
     with input_errors("", OSError):
         return gramless.load(readable(path))
 
 
 def find_unusual_values(model: TableModel) -> Callable[[Any], list[list[Reason]]]:
-    """Return a function that finds, for each row of typed columns, values out of range and categories new to the model."""
+    """Return a function that finds, in each row, values outside of the training range and categories new to the model."""
     ranges: dict[str, np.ndarray] = {}
     levels: dict[str, frozenset[str]] = {}
     for record in model.about.get("inputs", []):
@@ -368,7 +369,7 @@ def find_unusual_values(model: TableModel) -> Callable[[Any], list[list[Reason]]
     if columns_of_model is not None:
         names = [name for name, kind in columns_of_model.type_of.items() if kind == "category"]
         for name, known in zip(names, columns_of_model.levels_, strict=True):
-            # The records are of all rows of the file, but have only the most common ones of many categories.
+            # The records describe all rows of the training file, but list only the most common categories of a column.
             levels[name] = levels.get(name, frozenset()).union(known.tolist())
 
     def unusual(columns: Any) -> list[list[Reason]]:
@@ -389,7 +390,7 @@ def find_unusual_values(model: TableModel) -> Callable[[Any], list[list[Reason]]
 
 
 def load_model(path: Path, data: Path) -> SavedModel:
-    """Read a model that `gramless train` wrote, for the kind of `data`: a table or pictures."""
+    """Load a model file; raise `InputError` if the model is not for the kind of `data`, which is a table or pictures."""
     model = load_any(path)
     if is_pictures(data) and getattr(model, "unit", None) != "pictures":
         raise InputError(f"{path} is not a model for pictures: train one with `gramless train FOLDER`")

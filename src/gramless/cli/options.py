@@ -1,4 +1,4 @@
-"""Options of the commands: one dataclass for each command, whose docstring is the help of the command."""
+"""Options of the commands: one dataclass for each command. The docstring of the dataclass is the help of the command."""
 
 # ruff: noqa: RUF009  (`option`, `argument` and `choice` return fields of a dataclass, not values)
 
@@ -16,12 +16,12 @@ from gramless.cli.errors import InputError, check_share, check_writable, is_pict
 
 
 def table_or_folder(given: Any) -> Path:
-    """Return the path of a readable file or of a folder, or "-" for standard input, or raise `InputError`."""
+    """Return the path of a readable file, of a folder or of standard input ("-"); raise `InputError` for other arguments."""
     return Path(given) if os.path.isdir(given) or str(given) == "-" else readable(given)
 
 
 def output_file(given: Any) -> Path | None:
-    """Return the path of an output file; None for "-", standard output."""
+    """Return the path of an output file, or None for "-", which means standard output."""
     return None if str(given) == "-" else Path(given)
 
 
@@ -31,7 +31,7 @@ Port = Annotated[int, typer.Option(help="Port to listen on; 0 selects a free por
 Device = Annotated[str | None, typer.Option(help="Device of the computation: cpu, cuda, auto.")]
 
 
-# File extensions that other programs would misread if a model had them.
+# File extensions that a model file must not have, because programs would read the file in another format.
 _OTHER_FORMATS = (".pkl", ".pickle", ".joblib", ".onnx", ".pt", ".h5", ".json", ".csv", ".xlsx", ".parquet", ".html", ".zip")
 
 
@@ -46,7 +46,7 @@ def argument(help_text: str, **settings: Any) -> Any:
 
 
 def choice(default: str | None, what: str, help_text: str, *names: str) -> Any:
-    """Return an option that accepts these names only, with completion."""
+    """Return an option of a command that accepts only the given names, and completes them in the shell."""
 
     def parse(given: str) -> str:
         if given not in names:
@@ -60,7 +60,7 @@ def choice(default: str | None, what: str, help_text: str, *names: str) -> Any:
 
 
 def parse_seconds(text: Any) -> float:
-    """Return seconds from "90", "90s", "2m" or "1h"."""
+    """Return the seconds of a time that is written as "90", "90s", "2m" or "1h"."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
     try:
@@ -81,7 +81,7 @@ class TrainSettings:
         "Model": ("estimator", "kernel", "C", "gamma", "tune", "preset", "proba", "time", "loss"),
         "Scores": ("test_size", "test", "cv", "interval", "metric", "importance", "refit", "report"),
     }
-    """Headings of the help, and the options below them."""
+    """Headings of the help text, and the options below each heading."""
 
     data: Path = argument(
         "CSV, Parquet, Excel, Feather, JSON-lines, svmlight or npz file, - for standard input, or a folder of pictures.",
@@ -93,8 +93,8 @@ class TrainSettings:
     estimator: str = choice(
         "auto",
         "estimator",
-        "auto, table (selects all settings; the choice of auto unless C, gamma, --tune none or a device other than cpu "
-        "is given), lssvm, nystrom or svm.",
+        "table (selects all settings), lssvm, nystrom, svm, or auto, which is table unless C, gamma, --tune none or a "
+        "device other than cpu is given.",
         *("auto", "table", "lssvm", "nystrom", "svm"),
     )
     kernel: str | None = choice(
@@ -114,11 +114,11 @@ class TrainSettings:
     )
     proba: bool | None = option(
         None,
-        "Fit calibrated probabilities; the default except for svm, for which they take five additional fits.",
+        "Fit calibrated probabilities; the default except for svm, where probabilities take five additional fits.",
         "--proba/--no-proba",
         show_default=False,
     )
-    test_size: float = option(0.2, "Share of rows held out for the score.")
+    test_size: float = option(0.2, "Fraction of the rows that are held out for the score.")
     test: Path | None = option(None, "Score on the rows of this file, and train on all rows of DATA.")
     cv: int | None = option(None, "Score by cross-validation with this many folds; train on all rows.", min=2)
     weights: str | None = option(None, "Column with the weights of the rows.")
@@ -129,21 +129,21 @@ class TrainSettings:
     class_weight: str | None = option(None, "balanced (inverse class frequencies), or weights such as yes=5,no=1.")
     time: float | None = option(
         None,
-        "Time of the whole command, such as 90s or 2m; by default the fit takes about a minute for 50,000 rows.",
+        "Time limit of the whole command, such as 90s or 2m; by default the fit takes about a minute for 50,000 rows.",
         parser=parse_seconds,
         metavar="TIME",
     )
-    interval: float | None = option(None, "Measure prediction intervals (for classes, sets) of this coverage, such as 0.9.")
+    interval: float | None = option(None, "Measure prediction intervals, or sets of classes, of this coverage, such as 0.9.")
     loss: str = choice(
         "auto",
         "loss",
-        "Loss of the fit to a quantity: auto, squared_error, absolute_error or huber (both for targets with outliers).",
+        "Loss of the fit to a quantity: auto, squared_error, or for targets with outliers absolute_error or huber.",
         *("auto", "squared_error", "absolute_error", "huber"),
     )
     metric: str | None = choice(
         None,
         "metric",
-        "Loss that measures the importance of columns, and that the summary shows first: log-loss (the default for "
+        "Metric of the importance of columns, which the summary of the scores shows first: log-loss (the default for "
         "classes), average-precision, roc-auc, accuracy, balanced-accuracy; r2 (default for quantities), rmse or mae.",
         *("log-loss", "average-precision", "roc-auc", "accuracy", "balanced-accuracy", "r2", "rmse", "mae"),
     )
@@ -152,12 +152,12 @@ class TrainSettings:
     )
     refit: bool = option(True, "Fit the saved model to all rows after scoring it on held-out rows.", "--refit/--no-refit")
     report: bool = option(False, "Also write an HTML report: importance, dependence, calibration.", "--report")
-    seed: int = option(0, "Seed of the held-out rows and the fit.", min=0, max=2**32 - 1)
+    seed: int = option(0, "Random seed for the selection of held-out rows and for the fit.", min=0, max=2**32 - 1)
     device: Device = None
-    memory_budget: str | None = option(None, "Largest memory, such as 4GB.", "--memory", "--memory-budget")
+    memory_budget: str | None = option(None, "Upper bound on the memory, such as 4GB.", "--memory", "--memory-budget")
     as_json: AsJson = False
     began: float = field(default_factory=perf_counter)
-    """Time of `time.perf_counter` from which `time` counts."""
+    """Start of the command as a value of `time.perf_counter`; the option `time` counts from this start."""
 
     def check(self) -> None:
         """Raise `InputError` for files that cannot be used and options that contradict each other."""
@@ -196,13 +196,13 @@ class PredictSettings:
         metavar="PATH",
     )
     novelty: bool = option(
-        False, "Also write why a row is unlike the training rows: out of range, unseen, far.", "--novelty"
+        False, "Also write why a row is unlike the training rows: value out of range, unseen category, far.", "--novelty"
     )
     keep: bool = option(False, "Also write the columns of the input.", "--keep")
     as_json: AsJson = False
 
     def check(self) -> None:
-        """Raise `InputError` for files that cannot be used and options that do not apply."""
+        """Raise `InputError` for files that cannot be used and for options that do not apply to the input or the output."""
         if self.as_json and self.out is None:
             raise InputError("--json needs --out, because predictions are written to standard output otherwise")
         check_share("--interval", self.interval)
@@ -227,7 +227,7 @@ class EvaluateSettings:
 
 @dataclass(frozen=True)
 class InfoSettings:
-    """Describe a model file; without one, show devices, memory, versions, and automatic choices for a table size."""
+    """Describe a model file; without a file, show devices, memory, versions, and automatic choices for a table size."""
 
     model: Annotated[Path | None, typer.Argument(help="Model file to describe.", parser=readable)] = None
     rows: int | None = option(None, "Also show the automatic choices for a table with this number of rows.", min=2)
@@ -257,8 +257,8 @@ class DemoSettings:
 class ServeSettings:
     """Serve models over HTTP: POST /predict accepts rows as JSON or CSV; / is a page with a form.
 
-    If the environment variable GRAMLESS_TOKEN is set, requests must send it as "Authorization: Bearer ...". SIGHUP reloads
-    the files without losing a request; SIGTERM stops the server after the running requests are answered.
+    If the environment variable GRAMLESS_TOKEN is set, requests must send "Authorization: Bearer" and the token. SIGHUP
+    reloads the files without losing a request; SIGTERM stops the server after the running requests are answered.
     """
 
     models: list[str] = argument("Model files, as FILE or NAME=FILE; /predict uses the first model.")
@@ -273,7 +273,7 @@ class ServeSettings:
 
 
 def papers(incomplete: str) -> list[str]:
-    """Return completions for the name of a paper."""
+    """Return the names of papers that begin with `incomplete`, for the completion in the shell."""
     from gramless.papers.experiments.declarations import CHAPTERS
 
     return [name for name in (*CHAPTERS, "all") if name.startswith(incomplete)]
@@ -292,9 +292,9 @@ class ReproduceSettings:
     data: Path | None = option(None, "Folder with the datasets.", exists=True, file_okay=False)
     device: Device = None
     only: str | None = option(None, "Run only the experiment with this name.")
-    where: list[str] | None = option(None, "Run only the settings with name=value; can be repeated.")
+    where: list[str] | None = option(None, "Run only the settings with name=value for a parameter; can be repeated.")
     seed: int | None = option(None, "Run only this seed.", min=0)
-    claim: str | None = option(None, "Run what this claim needs, and print the verdict on it.")
+    claim: str | None = option(None, "Run only the fits that this claim needs, and print the verdict on the claim.")
     show: bool = option(False, "List the experiments and their settings; run nothing.", "--list")
     fresh: bool = option(False, "Discard earlier results in the folder.", "--fresh")
     as_json: AsJson = False
@@ -302,7 +302,7 @@ class ReproduceSettings:
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """Write the report of earlier runs from their records."""
+    """Write a report from the records of earlier runs."""
 
     results: list[Path] = argument("Files results.jsonl of one or more runs.")
     out: Path = option(Path("report.html"), "HTML file to write.")

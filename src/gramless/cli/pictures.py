@@ -1,7 +1,7 @@
-"""`gramless train FOLDER`, `predict MODEL PICTURE` and `evaluate MODEL FOLDER`: pictures in one subfolder per class.
+"""`gramless train`, `predict` and `evaluate` for folders of pictures, which have one subfolder per class.
 
-All pictures are resized to the most common size, which is first reduced in proportion if one of its sides has more than
-`LONGEST_SIDE` pixels. They are converted to grey if all training pictures are grey.
+All pictures are resized to the most common size of the training pictures, scaled down if one of its sides has more than
+`LONGEST_SIDE` pixels. All pictures are converted to grey if all training pictures are grey.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class PictureModel(SavedModel):
 
     @property
     def class_shares(self) -> np.ndarray:
-        """Shares of the classes in the training pictures."""
+        """Relative frequencies of the classes in the training pictures."""
         codes = self.classifier.estimator_.calibration_codes_
         return np.bincount(codes, minlength=len(self.classes_)) / len(codes)
 
     def read(self, data: Path, target: str | None, size: int | None) -> Iterator[Batch]:
-        """Yield batches of the readable pictures, resized and converted as in training, and their paths."""
+        """Yield batches of the readable pictures, resized and converted as in training, their labels if any, and paths."""
         if target is not None:
             paths, labels = _labelled(data, at_least=1)
         else:
@@ -77,11 +77,11 @@ class PictureModel(SavedModel):
                 yield images, np.array([labels[k] for k in chosen]) if labels else None, shown
 
     def describe_inputs(self) -> str:
-        """Return the colours and the size of the pictures."""
+        """Return a phrase for the model card with the color mode and the size of the pictures."""
         return f"{'grey' if self.grey else 'colour'} pictures, {self.size[0]} x {self.size[1]} pixels"
 
     def was_trained_on(self, data: Path) -> bool:
-        """Return True if the model was trained on these pictures, whatever the names of the files are."""
+        """Return True if the model was trained on the pictures in the folder `data`, independent of their file names."""
         return _checksum(*_labelled(data, at_least=1)) == self.about.get("files_sha256")
 
 
@@ -128,7 +128,7 @@ def train_pictures(settings: TrainSettings, console: Console) -> PictureModel:
 
 
 def _checksum(paths: list[Path], labels: list[str]) -> str:
-    """Return a checksum of pictures and their classes."""
+    """Return a checksum of the contents of picture files and of the classes of the pictures."""
     digest = hashlib.sha256()
     for path, label in zip(paths, labels, strict=True):
         digest.update(f"{label}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
@@ -163,7 +163,7 @@ def _common_form(paths: list[Path]) -> tuple[tuple[int, int], bool]:
     sizes: Counter[tuple[int, int]] = Counter()
     grey = True
     for path in paths:
-        # `_images` warns of pictures that cannot be opened.
+        # Pictures that cannot be opened are skipped here; `_images` prints a warning for each of them.
         with contextlib.suppress(InputError), _opened(path) as picture:
             sizes[picture.size] += 1
             grey = grey and picture.mode in _GREY
@@ -175,7 +175,7 @@ def _common_form(paths: list[Path]) -> tuple[tuple[int, int], bool]:
 
 
 def _images(paths: list[Path], size: tuple[int, int], grey: bool) -> tuple[list[int], np.ndarray]:
-    """Return the numbers and the pixels of the pictures, as bytes of one shape; warn of unreadable ones among several."""
+    """Return the indices and 8-bit pixels of the readable pictures; warn of unreadable pictures unless there is one path."""
     found = {}
     for number, path in enumerate(paths):
         try:

@@ -23,15 +23,15 @@ from gramless.cli.model import FAR, OUT_OF_RANGE, UNSEEN, Reason, SavedModel, lo
 from gramless.cli.options import EvaluateSettings, PredictSettings
 from gramless.cli.table_files import first_names, output_format, standard_input
 
-# Share of novel rows above which a warning is printed: twice the false positive rate of the detector.
+# Fraction of novel rows above which a warning is printed: twice the false-positive rate of the novelty detector.
 _NOVEL_SHARE = 0.02
 
 
 def predict(settings: PredictSettings, console: Console, batch_rows: int | None = None) -> dict[str, Any]:
     """Write one line per row or picture: the prediction and optionally probabilities, an interval or a set of classes.
 
-    The file extension of `out` selects the format; None is standard output. With `keep`, the columns of the input come
-    first. Labels are not escaped: a spreadsheet interprets a label that begins with `=`, `+`, `-` or `@` as a formula.
+    The file extension of `out` selects the format; None is CSV to standard output. With `keep`, the columns of the input
+    come first. Labels are not escaped: a spreadsheet interprets a label that begins with `=`, `+`, `-` or `@` as formula.
     """
     settings.check()
     output_format(settings.out)  # raises an error for an unknown file extension
@@ -78,7 +78,7 @@ def predict(settings: PredictSettings, console: Console, batch_rows: int | None 
 
 
 def _predicted_columns(model: SavedModel, X: Any, settings: PredictSettings) -> dict[str, Any]:
-    """Return the columns of the output for some rows."""
+    """Return the output columns for the rows `X`: predictions, and the requested probabilities, intervals or sets."""
     columns: dict[str, Any] = {"prediction": np.asarray(model.predictor.predict(X))}
     numbers: dict[str, Any] = {}
     if settings.proba:
@@ -95,7 +95,7 @@ def _predicted_columns(model: SavedModel, X: Any, settings: PredictSettings) -> 
 
 
 def _beside(shown: Any, columns: dict[str, Any], source: Path) -> dict[str, Any]:
-    """Return the input columns followed by the predictions."""
+    """Return the input columns followed by the columns of the predictions."""
     if not isinstance(shown, pd.DataFrame):
         raise InputError(f"{source} is sparse and has no named columns: leave out --keep")
     taken = [name for name in columns if name in shown.columns]
@@ -145,11 +145,11 @@ def evaluate(settings: EvaluateSettings, console: Console, batch_rows: int | Non
 
 
 def write_frames(frames: Iterator[pd.DataFrame], out: Path | None) -> None:
-    """Write frames one below the other to a file in the format of its extension; None is standard output."""
+    """Write DataFrames one after another to the file `out`, in the format of its extension; None is standard output."""
     kind = output_format(out)
     if kind == "excel":
         require("openpyxl", extra="cli")
-    first = next(frames)  # input errors are raised before the output is opened
+    first = next(frames)  # errors of the input are raised before the output is opened
     frames = chain([first], frames)
     if out is None or kind in ("csv", "jsonl"):
         with written(out) as file:
@@ -164,7 +164,7 @@ def write_frames(frames: Iterator[pd.DataFrame], out: Path | None) -> None:
             _write_parquet(frames, part)
         else:
             table = pd.concat(frames)
-            with input_errors("the predictions cannot be written as Excel: "):  # at most 1,048,576 rows
+            with input_errors("the predictions cannot be written as Excel: "):  # Excel allows 1,048,576 rows
                 table.to_excel(part, sheet_name="predictions", index=False, engine="openpyxl")
 
 
@@ -183,11 +183,11 @@ def _write_parquet(frames: Iterator[pd.DataFrame], part: Path) -> None:
 
 @contextmanager
 def written(out: Path | None) -> Iterator[TextIO]:
-    """Yield standard output, a stream, or a temporary file that is moved to its path when complete."""
+    """Yield standard output, a pipe, a device, or a temporary file that replaces the file `out` when it is complete."""
     if out is None:
         yield sys.stdout
         return
-    # A symbolic link is resolved, so that the file that it refers to is replaced, not the link.
+    # Symbolic links are resolved, so that the file is replaced and not the link.
     target = nullcontext(out) if is_stream(out) else atomic_write(out.resolve())
     with target as path, open(path, "w", encoding="utf-8", newline="") as file:
         yield file

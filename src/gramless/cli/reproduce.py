@@ -42,8 +42,8 @@ REPORT_FILE = "report.html"
 def reproduce(settings: ReproduceSettings, console: Console) -> Any:
     """Run the experiments that are not finished yet and write the report, also after Ctrl-C or SIGTERM.
 
-    With `claim`, run what this claim needs and print its verdict; fits that were finished on another device count. The
-    result has the paths of the files and the numbers of finished and failed fits.
+    With `claim`, run only the fits that this claim needs, unless they were finished on any device, and print the verdict on
+    the claim. The result has the paths of the records and of the report, and the numbers of finished and failed fits.
     """
     if settings.show:
         return list_experiments(settings, console)
@@ -60,7 +60,7 @@ def reproduce(settings: ReproduceSettings, console: Console) -> Any:
     try:
         download_data(selected, settings.data, console)
         with _sigterm_as_interrupt(), RunDisplay(console) as display:
-            # One thread: matrices of the quick variants are so small that a second thread would increase the time.
+            # The matrices of the quick experiments are so small that more than one thread would increase the time.
             threads, any_device = 1 if settings.quick else None, claim is not None
             options: dict[str, Any] = {"device": device, "data": settings.data, "threads": threads, "any_device": any_device}
             run(selected, results, **options, on_event=display)
@@ -88,7 +88,7 @@ def reproduce(settings: ReproduceSettings, console: Console) -> Any:
 
 
 class RunDisplay(TerminalProgress):
-    """Shows a bar for all fits of a run and a bar for the current fit, and prints one line for each finished fit."""
+    """Display with a bar for all fits of a run and a bar for the current fit, and one printed line for each finished fit."""
 
     def __init__(self, console: Console):
         super().__init__(
@@ -104,7 +104,7 @@ class RunDisplay(TerminalProgress):
         self._current = self.add_task("this fit", total=None, note="", visible=False)
 
     def __call__(self, event: Event) -> None:
-        """Show one event."""
+        """Update the bars, and print a line if the event is the end of a fit."""
         number, detail, name = event.number, event.detail, _name(event.spec)
         seed = {"seed": event.seed} if len(event.spec.seeds) > 1 else {}
         setting = " ".join(f"{key}={value}" for key, value in {**event.params, **seed}.items())
@@ -131,7 +131,7 @@ def _name(spec: Spec) -> str:
 
 @contextlib.contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM, which containers and batch systems send, as Ctrl-C."""
+    """Context manager that handles SIGTERM, with which containers and batch systems stop a process, like Ctrl-C."""
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -154,7 +154,7 @@ def download_data(selected: Sequence[Spec], data: str | os.PathLike | None, cons
 
 
 def choose(settings: ReproduceSettings) -> list[Spec]:
-    """Return the experiments that the options select."""
+    """Return the experiments that the command-line options select, with the selected settings and seeds."""
     paper, quick, where = settings.paper, settings.quick, settings.where or []
     if paper != "all" and paper not in CHAPTERS:
         raise InputError(f"unknown paper {paper!r}; known are {', '.join(CHAPTERS)} and all")
@@ -188,7 +188,7 @@ def _experiments_of_claim(paper: str, name: str, quick: bool) -> list[Spec]:
 
 
 def print_verdict(paper: str, name: str, records: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Print the verdict on a claim, its cause, and the comparisons from which it follows."""
+    """Print the verdict on a claim, the cause of the verdict, and the comparisons from which the verdict follows."""
     by_experiment = group_by(records, lambda record: (record["paper"], record["experiment"]))
     result = claim_values(check_claim(claim_named(paper, name), paper, by_experiment), paper)
     verdict = result["verdict"] + (f" ({result['count']})" if result["count"] else "")
@@ -205,7 +205,7 @@ def print_verdict(paper: str, name: str, records: Sequence[Mapping[str, Any]], c
 
 
 def _matching(grid: Sequence[Mapping[str, Any]], where: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    """Return the grid points with the values of `where`, each "name=value" with the value as text or JSON."""
+    """Return the grid points that satisfy all conditions `where`, strings "name=value" with the value as text or JSON."""
     for condition in where:
         name, equals, given = condition.partition("=")
         if not equals:
@@ -228,7 +228,7 @@ def list_experiments(settings: ReproduceSettings, console: Console) -> list[dict
 
 
 def print_summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]], console: Console) -> None:
-    """Print the headline error of each experiment, with the error in the paper."""
+    """Print the error of the setting that represents each experiment, with the error in the paper."""
     rows = []
     for spec in selected:
         done = [r for r in records if (r["paper"], r["experiment"], r["status"]) == (spec.paper, spec.name, "done")]
@@ -247,7 +247,7 @@ def print_summary(selected: Sequence[Spec], records: Sequence[dict[str, Any]], c
 
 
 def redraw(settings: ReportSettings, console: Console) -> dict[str, Any]:
-    """Write the report of existing records of one or more runs; return its path and the numbers of records."""
+    """Write a report of the existing records of one or more runs; return its path and the numbers of its records."""
     files, out = settings.results, settings.out
     records: dict[str, dict[str, Any]] = {}
     for path in files:
@@ -274,5 +274,5 @@ def redraw(settings: ReportSettings, console: Console) -> dict[str, Any]:
 
 
 def _fit_of(record: Mapping[str, Any]) -> tuple[str, str, str, int]:
-    """Return the fit of a record, independent of its device."""
+    """Return paper, experiment, parameters and seed of a record, which identify a fit independent of its device."""
     return record["paper"], record["experiment"], repr(record["params"]), record["seed"]

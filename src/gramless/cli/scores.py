@@ -1,11 +1,11 @@
 """Scores on held-out rows, each with a confidence interval and the score of a constant prediction.
 
-Intervals describe the variation over test rows, not over training rows: Wilson's binomial interval for shares, and 1,000
-bootstrap samples for errors of quantities.
+The intervals describe the variation over test rows, not over training rows. They are Wilson's binomial interval for the
+accuracy, quantiles of 1,000 bootstrap samples for regression, and intervals from standard errors for the other scores.
 
 The importance of a column is the mean increase of a loss if its values are permuted (Breiman, "Random forests", 2001). If
-the time budget does not suffice for all columns, the columns are ranked first by the mean change of the predictions of a few
-rows under one permutation, which is less accurate but needs no targets, and the importance is measured for the first ones.
+the time budget does not suffice for all columns, the columns are first ranked by a less accurate criterion, the mean change
+of the predictions of a few rows under one permutation, and the importance is measured for the highest-ranked columns only.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from scipy import stats
 from sklearn import metrics
 
 RESAMPLINGS = 1000
-MOST_DRAWN = 5_000_000  # bootstrap samples per batch times number of rows; about 40 MB
-MOST_SHOWN = 20  # classes of a confusion matrix
+MOST_DRAWN = 5_000_000  # largest number of bootstrap samples per batch times number of rows; about 40 MB
+MOST_SHOWN = 20  # largest number of classes for which a confusion matrix is computed
 QUANTITY_METRICS = ("R²", "root mean squared error", "mean absolute error")
 LEVEL = 0.95
 Z = float(stats.norm.ppf((1 + LEVEL) / 2))
@@ -31,7 +31,7 @@ Z = float(stats.norm.ppf((1 + LEVEL) / 2))
 
 @dataclass(frozen=True)
 class Score:
-    """One metric on held-out rows."""
+    """Value of one metric on held-out rows, its confidence interval, and the value of a constant prediction."""
 
     metric: str
     value: float
@@ -45,14 +45,14 @@ class Score:
 
 
 def score(y: np.ndarray, predicted: np.ndarray, *, task: str, guess: Any, seed: int = 0) -> list[Score]:
-    """Return all metrics of a task; `guess` is the largest class or the mean of the training rows."""
+    """Return the scores of predicted labels or numbers; `guess` is the constant prediction from the training rows."""
     if task == "classification":
         return _class_scores(y, predicted, guess)
     return _quantity_scores(y, predicted, guess, np.random.default_rng(seed))
 
 
 def constant_prediction(y: np.ndarray, task: str, *, median: bool = False) -> dict[str, Any]:
-    """Return the best constant prediction and the shares of the classes as JSON; for a robust loss, it is the median."""
+    """Return as JSON the mean or `median` of a numeric target, or the most frequent class and the class frequencies."""
     if task == "regression":
         return {"guess": float(np.median(y) if median else np.mean(y))}
     values, counts = np.unique(y, return_counts=True)
@@ -60,9 +60,9 @@ def constant_prediction(y: np.ndarray, task: str, *, median: bool = False) -> di
 
 
 def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | None:
-    """Return the bound on the absolute error of this share of new rows, or None if there are too few rows.
+    """Return a bound on the absolute error of the fraction `share` of new rows, or None if there are too few rows.
 
-    The conformal quantile of Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005.
+    The bound is the conformal quantile of Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005.
     """
     wrong = np.sort(np.abs(np.asarray(predicted, dtype=np.float64) - y))
     place = int(np.ceil(share * (len(wrong) + 1)))
@@ -70,7 +70,7 @@ def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | N
 
 
 def _with_normal_interval(metric: str, value: float, error: float, baseline: float, highest: float = 1.0) -> Score:
-    """Return a score between 0 and `highest` with the normal interval of its standard error."""
+    """Return a score with the normal interval of its standard error `error`, clipped to [0, `highest`]."""
     low, high = max(value - Z * error, 0.0), min(value + Z * error, highest)
     return Score(metric, float(value), float(low), float(high), float(baseline))
 
@@ -82,17 +82,17 @@ def _class_scores(y: np.ndarray, predicted: np.ndarray, guess: Any) -> list[Scor
     accuracy = Score("accuracy", float(right.mean()), low, high, float(np.mean(y == guess)))
     labels, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     shares = np.bincount(codes, right) / counts
-    # The variance of a share after adding two correct and two wrong rows (Agresti and Coull, 1998).
+    # Variance of the accuracy in a class after adding about two correct and two wrong rows (Agresti and Coull, 1998).
     adjusted = (shares * counts + Z**2 / 2) / (counts + Z**2)
     error = np.sqrt(np.sum(adjusted * (1 - adjusted) / (counts + Z**2))) / len(labels)
     return [accuracy, _with_normal_interval("balanced accuracy", shares.mean(), error, np.mean(labels == guess))]
 
 
 def log_loss(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shares: np.ndarray) -> Score:
-    """Return the log loss of `probabilities` for the sorted `classes`.
+    """Return the log loss of `probabilities`, whose columns are the sorted `classes`.
 
-    The constant prediction is the `shares` of the classes in training. A class that is not in `classes` has probability 0,
-    which is replaced by the machine epsilon.
+    The constant prediction is `shares`, the class frequencies in training. The probability of a class that is not in
+    `classes` is 0, which is replaced by the machine epsilon.
     """
     place = np.searchsorted(classes, y).clip(max=len(classes) - 1)
     known = classes[place] == y
@@ -106,9 +106,9 @@ def log_loss(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shar
 
 
 def roc_auc(y: np.ndarray, positive: Any, probabilities: np.ndarray) -> Score | None:
-    """Return the area under the ROC curve, or None if one of the classes is missing.
+    """Return the area under the ROC curve, or None if all rows or no rows are of the class `positive`.
 
-    The interval is that of DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated receiver
+    The interval is based on DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated receiver
     operating characteristic curves", 1988.
     """
     is_positive = y == positive
@@ -123,8 +123,8 @@ def roc_auc(y: np.ndarray, positive: Any, probabilities: np.ndarray) -> Score | 
 
 
 def probability_scores(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shares: np.ndarray) -> list[Score]:
-    """Return the metrics of `probabilities`, whose columns are `classes`; `shares` are class frequencies in training."""
-    order = np.argsort(classes)  # strings of numbers are sorted differently from the numbers
+    """Return the scores of `probabilities`, whose columns are `classes`; `shares` are class frequencies in training."""
+    order = np.argsort(classes)  # numeric classes are no longer sorted after a conversion to strings
     scores: list[Score | None] = [log_loss(y, classes[order], probabilities[:, order], shares[order])]
     if len(classes) == 2:
         rare = rare_class(shares)
@@ -133,15 +133,15 @@ def probability_scores(y: np.ndarray, classes: np.ndarray, probabilities: np.nda
 
 
 def rare_class(shares: np.ndarray) -> int:
-    """Return the index of the class of two with the smaller share; the second one if the shares are equal."""
+    """Return the index (0 or 1) of the less frequent of two classes, or 1 if both classes are equally frequent."""
     return 0 if shares[0] < shares[1] else 1
 
 
 def average_precision(y: np.ndarray, positive: Any, probabilities: np.ndarray) -> Score | None:
-    """Return the area under the precision-recall curve of the rarer class, or None if it is missing.
+    """Return the average precision of the class `positive`, or None if all rows or no rows are of this class.
 
     The interval is the logit interval of Boyd, Eng and Page, "Area under the precision-recall curve: point estimates and
-    confidence intervals", 2013. A constant prediction has the share of the class.
+    confidence intervals", 2013. The score of a constant prediction is the relative frequency of the class.
     """
     is_positive = y == positive
     m = int(is_positive.sum())
@@ -156,11 +156,11 @@ def average_precision(y: np.ndarray, positive: Any, probabilities: np.ndarray) -
 
 
 def confusion(y: np.ndarray, predicted: np.ndarray) -> dict[str, Any] | None:
-    """Return the counts of each true class (rows) and predicted class (columns); None for one class or too many."""
+    """Return the confusion matrix, with true classes as rows; None for one class or more than `MOST_SHOWN` classes."""
     labels, codes = np.unique(np.concatenate([y, predicted]), return_inverse=True)
     if not 2 <= len(labels) <= MOST_SHOWN:
         return None
-    # Codes, because scikit-learn takes labels such as 0.5 for values to predict.
+    # Class indices instead of labels, because scikit-learn treats labels such as 0.5 as the target of a regression.
     return {"classes": labels.tolist(), "counts": metrics.confusion_matrix(codes[: len(y)], codes[len(y) :]).tolist()}
 
 
@@ -202,7 +202,7 @@ def _quantity_scores(y: np.ndarray, predicted: np.ndarray, guess: float, rng: np
 
 
 def _quantity_metrics(y: np.ndarray, predicted: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Return the metrics of each bootstrap sample along the first axis."""
+    """Return R², root mean squared error and mean absolute error, stacked along the first axis, of each bootstrap sample."""
     wrong = predicted - y
     squares = np.mean(wrong**2, axis=axis)
     variance = np.var(y, axis=axis)
@@ -214,20 +214,21 @@ def _quantity_metrics(y: np.ndarray, predicted: np.ndarray, axis: int = -1) -> n
 
 @dataclass(frozen=True)
 class ImportanceTuning:
-    """Sizes of the computation of the importance of columns."""
+    """Sample sizes and time budgets of the permutation importance of columns."""
 
-    # Rows, and permutations of each column: the standard error of an importance is then a few percent of the loss.
+    # Number of rows, and of permutations of each column, with which the standard error of an importance is a few percent of
+    # the loss.
     rows: int = 500
     permutations: int = 3
-    # Rows on which columns are ranked: a tenth of the cost of a measurement.
+    # Number of rows on which columns are ranked before the measurement, at less than a tenth of the cost of measuring them.
     screen_rows: int = 60
-    # Columns that are measured for any budget.
+    # Number of columns whose importance is measured even if the time budget is too small.
     min_columns: int = 5
-    # Multiplications per second of kernel evaluations: 1.8e10 measured for 4,000 points of 303 columns on one core, rounded
-    # to a power of two.
+    # Multiplications per second of kernel evaluations: 1.8e10, measured for 4,000 support points of 303 columns on one core,
+    # and rounded to a power of two.
     operations_per_second: float = 2.0**34
-    # Fraction of the time budget for importance; without a time budget, the seconds for importance as a multiple of the
-    # default time budget of the fit.
+    # Fraction of `--time` for the importance of columns (`share`); without `--time`, the time for the importance of columns
+    # as a multiple of the default time budget of the fit (`default_share`).
     share: float = 0.2
     default_share: float = 1.0
 
@@ -237,7 +238,7 @@ TUNING = ImportanceTuning()
 
 @dataclass(frozen=True)
 class Metric:
-    """Function of targets, predictions and classes that is small for good models, and the name of its score."""
+    """Loss, a function of targets, predictions and classes, and the name of the score that corresponds to the loss."""
 
     loss: Callable[[np.ndarray, np.ndarray, np.ndarray], float]
     score_name: str
@@ -246,7 +247,7 @@ class Metric:
 
 
 def _ranking_loss(score: Callable[..., float]) -> Callable[[np.ndarray, np.ndarray, np.ndarray], float]:
-    """Return 1 minus a score of probabilities, averaged over the classes if there are more than two."""
+    """Return a loss: 1 minus the score, which is computed for the rarer of two classes or averaged over more classes."""
 
     def loss(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -> float:
         is_class = y[:, None] == classes[None, :]
@@ -274,7 +275,7 @@ METRICS = {
     "rmse": Metric(lambda y, p, _: metrics.root_mean_squared_error(y, p), "root mean squared error", task="regression"),
     "mae": Metric(lambda y, p, _: metrics.mean_absolute_error(y, p), "mean absolute error", task="regression"),
 }
-"""Metrics of `--metric`."""
+"""Losses of the permutation importance, by the names that the option `--metric` accepts."""
 
 
 def importance(
@@ -289,10 +290,10 @@ def importance(
     deadline: float = np.inf,
     tuning: ImportanceTuning = TUNING,
 ) -> dict[str, float]:
-    """Return the increase of the loss for each measured column, largest first.
+    """Return the permutation importance (increase of the loss) of each measured column, in descending order.
 
-    `seconds` is converted to operations at a nominal speed. After `deadline`, a time of `time.perf_counter`, no
-    further column is measured.
+    The time budget `seconds` is converted to a number of columns by a nominal speed of the computer. No further column is
+    measured after `deadline`, a value of `time.perf_counter`.
     """
     rng = np.random.default_rng(seed)
     sample = rng.permutation(len(y))[: tuning.rows]
@@ -322,7 +323,7 @@ def importance(
 
 
 def row_cost(model: Any) -> int:
-    """Return the number of multiplications for the prediction of one row: points of the model times columns."""
+    """Return the number of multiplications for the prediction of one row: number of support points times columns."""
     estimator = model.estimator
     members = getattr(estimator, "members_", [])
     if members:
@@ -333,7 +334,7 @@ def row_cost(model: Any) -> int:
 
 
 def _permuted(rows: pd.DataFrame, name: Any, order: np.ndarray) -> pd.DataFrame:
-    """Return copies of the rows, one for each permutation in `order`, in which the values of a column are permuted."""
+    """Return one copy of the rows for each permutation in `order`, with the values of the column `name` permuted."""
     copies = pd.concat([rows] * (len(order) // len(rows)), ignore_index=True)
     copies[name] = rows[name].iloc[order].array
     return copies
@@ -342,7 +343,7 @@ def _permuted(rows: pd.DataFrame, name: Any, order: np.ndarray) -> pd.DataFrame:
 def _most_influential(
     predict: Callable[..., np.ndarray], rows: pd.DataFrame, names: list[Any], rng: np.random.Generator, deadline: float
 ) -> list[Any]:
-    """Return the columns in descending order of the mean change of the predictions if their values are permuted."""
+    """Return the columns in descending order of the mean change of the predictions under a permutation of the column."""
     base, order = predict(rows), rng.permutation(len(rows))
     changes = []
     for name in names:

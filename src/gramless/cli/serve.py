@@ -1,4 +1,4 @@
-"""`gramless serve`: saved models over HTTP, with a page; `gramless demo`: a page on which a user draws a digit."""
+"""`gramless serve` offers saved models over HTTP and on a page; `gramless demo` serves a page that classifies digits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from gramless.estimators.table import TableClassifier, TableRegressor
 from gramless.tables.column_types import USED_KINDS, ArrayFrame
 
 TOKEN = "GRAMLESS_TOKEN"
-# Numbers of rows that are scored before the model is served, so that the loops for each size are compiled.
+# Sizes of the batches that are scored before a model is served, so that the loops for each size are compiled in advance.
 _WARM_UP_ROWS = (1, 16, 128, 1024)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass
 class ModelScorer:
-    """Scorer of a model file."""
+    """Scoring function of a model file, with the task, the input columns and the classes of the model."""
 
     task: str
     columns: Sequence[InputColumn]
@@ -45,7 +45,7 @@ class ModelScorer:
 
 
 def table_scorer(model: TableModel) -> ModelScorer:
-    """Return the scorer of a model that `gramless train` saved."""
+    """Return the scorer of a model for tables that `gramless train` saved."""
     estimator, names, has_probabilities = model.estimator, list(model.column_types), model.has_probabilities
     # Table estimators accept encoded rows, so rows are encoded once for both predictions and novelty.
     encoder = getattr(estimator, "columns_", None)
@@ -62,7 +62,7 @@ def table_scorer(model: TableModel) -> ModelScorer:
             probabilities = predictor.predict_proba(rows)
             return Scores(model.classes_[probabilities.argmax(axis=1)], probabilities, **flags)
         predictions = np.asarray(predictor.predict(rows))
-        if bound is not None:  # of the errors of 90 % of the held-out rows
+        if bound is not None:  # bound on the errors of 90 % of the held-out rows
             flags["intervals"] = np.column_stack([predictions - bound, predictions + bound])
         return Scores(predictions, **flags)
 
@@ -72,7 +72,7 @@ def table_scorer(model: TableModel) -> ModelScorer:
 
 
 def array_scorer(model: Any, origin: Path) -> ModelScorer:
-    """Return the scorer of a fitted estimator, or a pipeline, that takes an array of numbers; `origin` is its file."""
+    """Return the scorer of a fitted estimator or pipeline whose input is an array of numbers; `origin` is the model file."""
     if not hasattr(model, "predict") or not hasattr(model, "n_features_in_"):
         why = "it has no predict, or it is not fitted"
         raise InputError(f"{origin} contains a {type(model).__name__}, which cannot be served: {why}")
@@ -97,7 +97,7 @@ def array_scorer(model: Any, origin: Path) -> ModelScorer:
 
 
 def _column_ranges(model: Any, width: int) -> list[list[float | None]]:
-    """Return minimum, median and maximum of each feature over the points of the model; None if the points are unknown."""
+    """Return minimum, median and maximum of each feature over the support points; None values for models without them."""
     points = getattr(model, "points_", None)
     if not isinstance(points, np.ndarray) or points.ndim != 2 or points.shape[1] != width or len(points) == 0:
         return [[None, None, None]] * width
@@ -117,9 +117,9 @@ def table_columns(model: TableModel) -> list[InputColumn]:
 
 
 def load_scorer(path: Path) -> ModelScorer:
-    """Load a model file and return its scorer, after test predictions that compile all loops."""
+    """Load a model file and return its scorer, after predictions of example rows that compile all loops."""
     model = load_any(path)
-    if isinstance(model, TableClassifier | TableRegressor):  # saved in Python
+    if isinstance(model, TableClassifier | TableRegressor):  # saved by `gramless.save`
         check_is_fitted(model, "columns_")
         task = "classification" if isinstance(model, TableClassifier) else "regression"
         about, formats = {"estimator": type(model).__name__}, getattr(model.columns_, "formats_", {})
@@ -167,7 +167,7 @@ def serve_models(settings: ServeSettings, console: Console) -> None:
         console.print(f"[yellow]{escape(host)} can be reached from other computers without a token[/yellow]: set {TOKEN}")
     sizes = {"body_bytes": settings.max_body, "rows": settings.max_rows, "waiting_rows": settings.max_waiting}
     limits = Limits(**sizes, seconds=settings.timeout)
-    # BLAS threads wait actively after each small product and take processor time from the event loop.
+    # Fewer BLAS threads, because after each small matrix product they wait actively, at the expense of the event loop.
     with threadpool_limits(limits=settings.threads, user_api="blas"):
         hosts = None if local else ["*"]
         app = scoring_app(files, load_scorer, limits=limits, token=token, hosts=hosts, watch_seconds=settings.watch)
@@ -176,7 +176,7 @@ def serve_models(settings: ServeSettings, console: Console) -> None:
 
 
 def demo(settings: DemoSettings, console: Console, *, rows: int = 5000, atoms: int = 64) -> None:
-    """Train on digits of MNIST if it is available, else of scikit-learn, and serve a page for drawings until Ctrl-C."""
+    """Train on MNIST if available, else on the digits of scikit-learn, and serve a page for drawn digits until Ctrl-C."""
     require("fastapi", "uvicorn", extra="serve")
     from sklearn.datasets import load_digits
 

@@ -1,8 +1,7 @@
 """Read tables from CSV, Parquet, Excel, Feather, JSON-lines, svmlight and npz files, completely or in batches.
 
-The name of a file determines its format; `.gz` and `.bz2` text files are decompressed. Dense data becomes a pandas
-DataFrame, svmlight data a sparse matrix. Nothing is unpickled. CSV and Parquet files are read as `gramless.streaming` reads
-them.
+The name of a file determines its format; `.gz` and `.bz2` text files are decompressed. Dense data is returned as a pandas
+DataFrame, svmlight data as a sparse matrix. No data is unpickled. `gramless.streaming` reads CSV and Parquet files.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ _EXTENSIONS = {
     "svmlight": (".svm", ".svmlight", ".libsvm"),
 }
 FORMATS = {extension: kind for kind, extensions in _EXTENSIONS.items() for extension in extensions}
-# Formats that are read in batches; others are read as a whole.
+# Formats that are read in batches; files of other formats are read at once.
 BATCH_FORMATS = ("csv", "parquet", "feather")
-# Formats that predictions are written in.
+# Formats in which predictions can be written.
 OUTPUT_FORMATS = ("csv", "parquet", "excel", "jsonl")
-# First bytes of files of formats that standard input may have.
+# First bytes of standard input, and the file extension of the format that these bytes identify.
 _SIGNATURES = {b"PAR1": ".parquet", b"PK\x03\x04": ".xlsx", b"ARRO": ".feather"}
-# Rows per batch: tens of megabytes for a hundred columns.
+# Rows per batch; a batch with a hundred columns takes tens of megabytes.
 BATCH_ROWS = 20_000
-# Number of dense vectors of the length of a sparse row that the preprocessing allocates, counted in the code.
+# Number of dense vectors, with one value per column of a sparse matrix, that preprocessing allocates; counted in the code.
 _DENSE_VECTORS = 4
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """Inputs, the target if the file has one, and the index of the first column of an svmlight file, 0 or 1."""
+    """Rows of a file: inputs, the target or None, and for svmlight files the index of the first column (0 or 1)."""
 
     X: Any
     y: np.ndarray | None
@@ -65,17 +64,17 @@ class FileRows:
         return int(self.X.shape[0])
 
     def take(self, rows: Any) -> FileRows:
-        """Return rows by position."""
+        """Return the rows at the given positions."""
         return FileRows(select_rows(self.X, rows), None if self.y is None else self.y[rows], self.first_column)
 
     def parts(self, size: int | None) -> Iterator[FileRows]:
-        """Yield at most `size` rows at a time, or all rows if `size` is None; one part without rows if there are none."""
+        """Yield parts of at most `size` rows, or one part if `size` is None; a file without rows gives one empty part."""
         n = max(1, len(self))
         return map(self.take, slices(n, size or n))
 
 
 def file_format(path: Path) -> str:
-    """Return the format of a file by its name."""
+    """Return the format of a file, which is determined by the file extension."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in (".gz", ".bz2"):
         suffixes.pop()
@@ -85,7 +84,7 @@ def file_format(path: Path) -> str:
 
 
 def output_format(out: Path | None) -> str:
-    """Return the format in which predictions are written; CSV without a path or a file extension."""
+    """Return the format in which predictions are written to `out`; CSV if `out` is None or has no file extension."""
     suffix = "" if out is None or is_stream(out) else out.suffix.lower()
     kind = FORMATS.get(suffix, "unknown" if suffix else "csv")
     if kind not in OUTPUT_FORMATS:
@@ -96,7 +95,7 @@ def output_format(out: Path | None) -> str:
 
 @contextmanager
 def standard_input(data: Path) -> Iterator[Path]:
-    """Yield the path; for "-", the path of a temporary file with the content of standard input, CSV unless recognised."""
+    """Yield the path `data`; for "-", the path of a temporary copy of standard input, as CSV unless recognised otherwise."""
     if data != Path("-"):
         yield data
         return
@@ -111,7 +110,7 @@ def standard_input(data: Path) -> Iterator[Path]:
 
 
 def read_file(path: Path, target: str | None) -> FileRows:
-    """Return all rows of a file, with the column `target` separated from the inputs."""
+    """Return all rows of a file, with the column `target` separated from the input columns."""
     return next(batches(path, target, size=None))
 
 
@@ -127,10 +126,10 @@ def batches(
 ) -> Iterator[FileRows]:
     """Yield the file in batches of at most `size` rows, or as one batch if `size` is None.
 
-    The index of each batch numbers the rows of the file from 0. `n_features` and `first_column` (0 or 1) describe a sparse
-    matrix; None determines them from the file. Columns in `strings` are read from CSV files as strings: a batch of codes
-    such as "01", "02", "2A" may look like numbers. With `held_out`, the test rows of an npz file are read, unless `target`
-    names an array of the training or test rows.
+    The index of each batch has the row numbers of the file, from 0. `n_features` and `first_column` (0 or 1) describe a
+    sparse matrix; if they are None, the file determines them. The columns `strings` of a CSV file are read as strings: in
+    one batch, codes such as "01", "02", "2A" may look like numbers. With `held_out`, the test rows of an npz file are read,
+    unless the name of the array `target` ends in "_train" or "_test".
     """
     readable(path)
     kind, first = file_format(path), 0
@@ -170,7 +169,7 @@ def _frames(path: Path, kind: str, size: int | None, strings: Collection[str], t
 
 
 def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
-    """Return the table of a file that is not read in batches: the first sheet of Excel, or JSON lines."""
+    """Return the table of an Excel file (the first sheet) or of a JSON-lines file, which are not read in batches."""
     if kind == "excel":
         require("openpyxl", extra="cli")
     with _reading(path, "a table"):
@@ -188,8 +187,8 @@ def _whole_frame(path: Path, kind: str) -> pd.DataFrame:
 
 
 def _reading(path: Path, kind: str) -> Any:
-    """Return a context manager that converts the errors of readers to `InputError`."""
-    # AttributeError: a .npy file that is named .npz has no `files`.
+    """Return a context manager that converts the errors of file readers to `InputError`."""
+    # AttributeError: NumPy reads a .npy file that is named .npz as an array, which has no attribute `files`.
     errors = (TypeError, AttributeError, OSError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
     return input_errors(f"{path} cannot be read as {kind}: ", *errors)
 
@@ -206,7 +205,7 @@ def _split_target(frame: pd.DataFrame, target: str | None, path: Path) -> FileRo
 
 
 def quantities(y: np.ndarray, name: str) -> np.ndarray:
-    """Return a target as float64; raise `InputError` if a value is not a number, infinite or too large."""
+    """Return a target as float64; raise `InputError` if a value is not a number, is infinite or is too large."""
     try:
         numbers = y.astype(np.float64)
     except (TypeError, ValueError) as reason:
@@ -219,7 +218,7 @@ def quantities(y: np.ndarray, name: str) -> np.ndarray:
 
 
 def amounts_hint(y: np.ndarray) -> str:
-    """Return the end of an error message on a target of strings: amounts such as "$1,200", or a value that is no number."""
+    """Return the end of an error message on a target of strings: advice on amounts such as "$1,200", or one such string."""
     texts = y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()].tolist()
     if texts and number_format(texts) is not None:
         return f"; to predict amounts such as {texts[0]!r}, write them as plain numbers, such as 1234.5"
@@ -227,7 +226,7 @@ def amounts_hint(y: np.ndarray) -> str:
 
 
 def labels(y: np.ndarray) -> np.ndarray:
-    """Return a target as labels: floats without fractions as integers, since missing values convert integers to floats."""
+    """Return a target as class labels; integral floats become integers, since missing values convert integers to floats."""
     if y.dtype.kind == "f" and np.array_equal(y, np.round(y)) and np.abs(y).max(initial=0.0) < 2**53:
         return y.astype(np.int64)
     return y if y.dtype.kind in "iufbU" else np.array([str(value) for value in y])
@@ -291,13 +290,13 @@ def select_rows(X: Any, rows: Any) -> Any:
 
 
 def first_names(names: Any, most: int) -> str:
-    """Return at most `most` names for a message, and the number of other names."""
+    """Return the first `most` names for a message, followed by the number of further names."""
     listed = list(map(str, names))
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
 def quoted_names(names: Any) -> str:
-    """Return at most 20 names in quotes for a message, and the number of other names."""
+    """Return the first 20 names in quotes for a message, followed by the number of further names."""
     return first_names([repr(str(name)) for name in names], 20)
 
 

@@ -33,11 +33,12 @@ from gramless.papers.experiments.environment import versions
 
 # Number of columns whose permutation importance is printed.
 _SHOWN_COLUMNS = 5
-# Share of the remaining `--time` for the first fit; the rest is for the fit to all rows, for importance and for saving.
+# Fraction of the remaining `--time` for the fit to the training rows, which leaves time for the fit to all rows, the
+# importance of columns and saving.
 _FIT_SHARE = 0.45
-# Share of `--time` for the novelty detector, for saving and for the end of the process.
+# Fraction of `--time` for the novelty detector, for saving the model and for the end of the process.
 _RESERVE = 0.1
-# Multiples of gamma="scale" that are compared for sparse data, and the rows on which they are compared.
+# For sparse data: multiples of gamma="scale" that tuning compares, and the numbers of rows and landmarks for the comparison.
 _SPARSE_WIDTHS = (1.0, 0.1, 0.3, 3.0, 10.0)
 _SPARSE_ROWS, _SPARSE_LANDMARKS = 4000, 1000
 
@@ -45,7 +46,7 @@ Notify = Callable[[str], None]
 
 
 class _Times(NamedTuple):
-    """Seconds of a fit and of the importance of columns, and the time after which no optional step begins."""
+    """Seconds for a fit and for the importance of columns, and the time after which no optional step begins."""
 
     fit: float | None
     importance: float
@@ -53,7 +54,7 @@ class _Times(NamedTuple):
 
 
 class _Tested(NamedTuple):
-    """A model, rows and targets that it was not fitted to, and its scores on them."""
+    """Model, rows and targets that the model was not fitted to, and the scores of the model on these rows."""
 
     model: TableModel
     X: Any
@@ -89,11 +90,11 @@ def train(settings: TrainSettings, console: Console) -> SavedModel:
             tested = in_folds or _Tested(model, X_test, y_test, model.scored([(X_test, y_test)], settings.seed))
             if settings.metric is not None:
                 first = METRICS[settings.metric].score_name
-                tested.scored.scores.sort(key=lambda one: not one.metric.startswith(first))  # stable
+                tested.scored.scores.sort(key=lambda one: not one.metric.startswith(first))  # stable sort
             n_rows = len(training.y) if large is None else large.n_rows
             model.about.update(_measured(tested, settings))
             model.about["rows"] = {"train": n_rows, "held_out": tested.scored.rows, "saved": n_rows}
-            # A fit to all rows takes less than two fits to the training rows.
+            # A fit to all rows takes less time than two fits to the training rows.
             in_time = time.perf_counter() + 2 * model.about["fit_seconds"] < times.deadline
             if len(training.y) < len(table.y) and settings.refit and in_time:
                 model, training = refitted(model, table, settings, notify), table
@@ -118,7 +119,7 @@ def _save(model: TableModel, out: Path) -> None:
 
 
 def _time_budget(settings: TrainSettings, n_rows: int) -> _Times:
-    """Return the times of the steps of the command."""
+    """Return the time budgets of the steps of `gramless train`."""
     if settings.time is None:
         return _Times(None, TUNING.default_share * default_seconds(n_rows), np.inf)
     left = settings.began + settings.time - time.perf_counter()
@@ -150,7 +151,7 @@ def _checked_against(settings: TrainSettings, table: TrainingTable, console: Con
 
 
 def _evaluated_in_folds(table: TrainingTable, settings: TrainSettings, times: _Times, notify: Notify) -> _Tested:
-    """Return model, rows and targets of the last fold, and the mean scores, with intervals from their standard deviation."""
+    """Return the model and the test rows of the last fold, and the mean scores over the folds with their intervals."""
     cv, each = settings.cv or 2, []
     for number, (rows, test_rows) in enumerate(folds(table.y, table.roles, table.task, cv, settings.seed)):
         model, test = fit_model(table.take(rows), settings, notify, times.fit), table.take(test_rows)
@@ -166,7 +167,7 @@ def _evaluated_in_folds(table: TrainingTable, settings: TrainSettings, times: _T
 
 
 def _measured(tested: _Tested, settings: TrainSettings) -> dict[str, Any]:
-    """Return the entries of the model description that are computed from the scored rows."""
+    """Return the entries of the model description that are computed from the rows on which the model was scored."""
     model, X, y, scored = tested
     about: dict[str, Any] = {"scores": [one.as_json() for one in scored.scores]}
     if settings.cv is not None:
@@ -202,7 +203,7 @@ def _print_summary(console: Console, model: TableModel, scored: Scored, out: Pat
 
 
 def _add_importance(model: TableModel, tested: _Tested, settings: TrainSettings, times: _Times, console: Console) -> None:
-    """Measure the importance of the columns on the scored rows, and save it with `model` if time is left."""
+    """Measure the importance of the columns on the test rows, and save `model` again with the result if time is left."""
     default = "r2" if model.task == "regression" else "log-loss" if model.has_probabilities else "accuracy"
     metric = settings.metric or default
     measured: dict[str, float] = {}
@@ -223,8 +224,8 @@ def _add_importance(model: TableModel, tested: _Tested, settings: TrainSettings,
 
 
 def fit_model(table: TrainingTable, settings: TrainSettings, notify: Notify, seconds: float | None = None) -> TableModel:
-    """Return a model that is fitted to a table, with the description of its training; `seconds` is the budget of the fit."""
-    with input_errors():  # the estimator rejects a setting, and its message gives the reason
+    """Return a model that is fitted to a table, with a description of the training; `seconds` limits the time of the fit."""
+    with input_errors():  # the estimator raises ValueError for an invalid setting
         if table.is_sparse:
             pipeline, about = _fit_sparse(table, settings, notify)
         else:
@@ -254,7 +255,7 @@ def fit_model(table: TrainingTable, settings: TrainSettings, notify: Notify, sec
 
 
 def refitted(model: TableModel, table: TrainingTable, settings: TrainSettings, notify: Notify) -> TableModel:
-    """Return a model with the same settings that is fitted to all rows of the table; the given model is not changed."""
+    """Return a copy of `model` that is fitted to all rows of the table with the same settings; `model` is not changed."""
     lacks_class = table.task == "classification" and not np.array_equal(np.unique(table.y), model.classes_)
     has_logarithms = any(member.log for member in getattr(model.estimator, "members_", []))
     if lacks_class or (has_logarithms and table.y.min() <= 0):
@@ -310,7 +311,7 @@ def _single_settings(model: Any) -> dict[str, Any]:
 
 
 def _fit_sparse(table: TrainingTable, settings: TrainSettings, notify: Notify) -> tuple[Pipeline, dict[str, Any]]:
-    """Fit a Nystrom model, or the requested single model, to sparse columns divided by their largest value."""
+    """Fit a Nyström model, or the model that `--estimator` names, to sparse columns divided by their largest value."""
     y, name = table.y, "nystrom" if settings.estimator == "auto" else settings.estimator
     classifier = table.task == "classification"
     proba = settings.proba if settings.proba is not None else name != "svm"
@@ -356,7 +357,7 @@ def _fit_pipeline(pipeline: Pipeline, table: TrainingTable) -> Pipeline:
 def _sparse_settings(
     X: Any, y: np.ndarray, classifier: bool, name: str, kernel: str, settings: TrainSettings
 ) -> tuple[Any, float | None]:
-    """Return `C` and `gamma` for sparse rows; if not given, they minimise a leave-one-out error on a sample."""
+    """Return `C` and `gamma` for sparse rows; a value that is not given minimises the leave-one-out error on a sample."""
     if kernel == "linear" and settings.gamma is not None:
         raise InputError("the linear kernel has no gamma: leave out --gamma, or choose another --kernel")
     rows = np.sort(np.random.default_rng(settings.seed).permutation(len(y))[:_SPARSE_ROWS])
@@ -381,7 +382,7 @@ def _sparse_settings(
 
 
 def parse_class_weights(text: str | None, labels: np.ndarray) -> Any:
-    """Return `class_weight` of an estimator from "balanced" or "yes=5,no=1"."""
+    """Return the parameter `class_weight` of an estimator from an option such as "balanced" or "yes=5,no=1"."""
     if text is None or text == "balanced":
         return text
     known = {str(label): label for label in np.unique(labels)}

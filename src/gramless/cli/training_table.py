@@ -1,11 +1,11 @@
-"""The table of `gramless train`: inputs, target, task, column types, columns with weights, groups and order, and its splits.
+"""The training data of `gramless train`: inputs, target, task, column types, weights, groups and order of rows, and splits.
 
-Test rows are random rows, random groups, the last rows of an order, or folds.
+Test rows are random rows, random groups, the last rows in the order of a column, or the rows of a cross-validation fold.
 
-A file that exceeds the memory budget is read in batches: the first pass draws a uniform sample and the held-out rows by a
-random number for each row, which depends on the seed and on the position of the row only, so that later passes leave out the
-same rows. The sample is trained like a small file, by `NystromLSSVC` or `NystromLSSVR`; `refit_batches` then fits the
-selected settings to all training rows.
+A file that exceeds the memory budget is read in batches. A random number for each row selects the held-out rows; the number
+depends on the seed and on the position of the row only, so that all passes hold out the same rows. The first pass draws a
+uniform sample of the training rows, to which a `NystromLSSVC` or `NystromLSSVR` is fitted, as to a small file. The method
+`refit_batches` then fits the selected settings to all training rows.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from gramless.tables.column_types import TableColumns
 
 Split = tuple[np.ndarray, np.ndarray]
 MOST_CLASSES = 100
-# Integer targets with at most this many distinct values, and ten rows per value, are classes.
+# Integer targets are classes if they have at most this number of distinct values, and on average ten rows or more per value.
 _MOST_INTEGER_CLASSES, _ROWS_PER_CLASS = 20, 10
 _FEWEST_ROWS = 10
-# Rows of the sample, and of the held-out rows: the standard error of a share of 100,000 rows is at most 0.16 %.
+# Largest numbers of sample rows and of held-out rows. The standard error of an error rate on 100,000 rows is at most 0.16 %.
 _SAMPLE_ROWS, _MOST_HELD_OUT = 50_000, 100_000
-# Fewest rows of a sample: ten times the fewest rows of a training file, so that a random sample is large enough.
+# Smallest size of a sample: ten times the smallest number of training rows, because the size of a sample is random.
 _FEWEST_SAMPLE_ROWS = 100
-# The sample and the held-out rows take at most the memory budget divided by this number.
+# The sample takes at most the memory budget divided by this number, and so do the held-out rows.
 _SAMPLE_SHARE = 12
-# Arrays of the size of the typed table that exist at the peak of a fit in memory: typed, split, encoded, scaled.
+# Number of copies of the table at the memory peak of a fit: with converted types, split, encoded and scaled.
 _COPIES = 4
-# Bytes of text from which the number of lines of a file is estimated.
+# Number of bytes at the start of a text file from which the number of its lines is estimated.
 _PROBED_BYTES = 1 << 20
-# A text file is read as a whole if its size times this number is below the budget; compression shrinks text at most twenty
-# times.
+# A text file is read at once, without an estimate of its memory, if its size times this number is below the memory budget. A
+# compressed text file may be up to twenty times smaller than its text.
 _SMALL_SHARE = 1000
 # Options of `gramless train` that need all rows in memory.
 _NEED_ALL_ROWS = ("cv", "groups", "order", "time", "loss")
@@ -68,7 +68,7 @@ _NEED_ALL_ROWS = ("cv", "groups", "order", "time", "loss")
 
 @dataclass(frozen=True)
 class TrainingTable:
-    """Table of the training file; `roles` has the columns of weights, groups and order that the options name."""
+    """Table of the training file; `roles` has the columns that the options for weights, groups and order name."""
 
     X: Any
     y: np.ndarray
@@ -89,13 +89,13 @@ class TrainingTable:
         return self.roles["weights"].astype(np.float64) if "weights" in self.roles else None
 
     def take(self, rows: np.ndarray) -> TrainingTable:
-        """Return a table with these rows."""
+        """Return a table with the rows at these positions."""
         roles = {role: values[rows] for role, values in self.roles.items()}
         return replace(self, X=select_rows(self.X, rows), y=self.y[rows], roles=roles)
 
 
 def read_training_table(path: Path, settings: TrainSettings) -> TrainingTable:
-    """Read the file `path`, which is that of the settings or a sample of it."""
+    """Return the table of the file `path`, which is the training file or a file with a sample of its rows."""
     target = settings.target
     rows, notes = _with_known_target(read_file(path, target), target, path)
     y, task, note = _as_target(np.asarray(rows.y), settings.task, "the target" if target is None else repr(target))
@@ -118,7 +118,7 @@ def read_training_table(path: Path, settings: TrainSettings) -> TrainingTable:
 
 
 def _with_known_target(rows: FileRows, target: str | None, path: Path) -> tuple[FileRows, list[str]]:
-    """Return the rows that have a target, and a note on the rows without one."""
+    """Return the rows that have a target, and a note on the number of rows without a target."""
     if rows.y is None:
         if file_format(path) == "npz":
             raise InputError(f"{path} has no array named y or y_train: name the array to predict with --target")
@@ -133,7 +133,7 @@ def _with_known_target(rows: FileRows, target: str | None, path: Path) -> tuple[
 
 
 def find_task(y: np.ndarray, requested: str) -> str:
-    """Return the task: strings and few distinct integers are classes, other targets are quantities."""
+    """Return the task: classification for strings and for few distinct integers, and regression for other targets."""
     if requested != "auto":
         return requested
     if y.dtype.kind not in "iuf":
@@ -144,7 +144,7 @@ def find_task(y: np.ndarray, requested: str) -> str:
 
 
 def _as_target(y: np.ndarray, requested: str, name: str) -> tuple[np.ndarray, str, str]:
-    """Return the target as float64, integers or strings, the task, and a note on a task that was derived from numbers."""
+    """Return the target as float64, integers or strings, the task, and a note on whether numbers are classes."""
     task = find_task(y, requested)
     if task == "regression":
         numbers = quantities(y, name)
@@ -164,7 +164,7 @@ def _as_target(y: np.ndarray, requested: str, name: str) -> tuple[np.ndarray, st
 
 
 def _choose_columns(X: Any, settings: TrainSettings, needed: list[str], origin: Path) -> Any:
-    """Return the columns of `--columns` (without it, all) and those `needed` by other options, without those of `--drop`."""
+    """Return the columns of the option `--columns` (by default all) except `--drop`, and columns that other options need."""
     if not settings.columns and not settings.drop:
         return X
     if not isinstance(X, pd.DataFrame):
@@ -186,7 +186,7 @@ def _choose_columns(X: Any, settings: TrainSettings, needed: list[str], origin: 
 
 
 def _take_roles(X: Any, names: dict[str, str], path: Path) -> tuple[Any, dict[str, np.ndarray]]:
-    """Return the inputs without the columns of weights, groups and order, and these columns by role."""
+    """Return the inputs without the columns of weights, groups and order, and a dict of the values of these columns."""
     values: dict[str, np.ndarray] = {}
     for role, name in names.items():
         if not isinstance(X, pd.DataFrame) or name not in X.columns:
@@ -202,7 +202,7 @@ def _take_roles(X: Any, names: dict[str, str], path: Path) -> tuple[Any, dict[st
 
 
 def _sortable(X: pd.DataFrame, name: str, *, as_numbers: bool) -> np.ndarray:
-    """Return a column as an array that can be sorted; with `as_numbers`, written dates and numbers are converted."""
+    """Return a column as an array that can be sorted; with `as_numbers`, strings of dates and numbers are converted."""
     column = X[name]
     typed = TableColumns(text="leave out").fit(X[[name]]).typed(X[[name]]) if as_numbers else {}
     if name in typed:
@@ -211,7 +211,7 @@ def _sortable(X: pd.DataFrame, name: str, *, as_numbers: bool) -> np.ndarray:
 
 
 def _describe_columns(columns: TableColumns, X: pd.DataFrame) -> list[str]:
-    """Return one line for each column type and for each reason to leave columns out."""
+    """Return one line of text for each column type and for each reason to leave columns out."""
     by_kind: dict[str, list[str]] = {"number": [], "category": [], "date": [], "text": []}
     for name, kind in columns.type_of.items():
         by_kind[kind].append(f"{name} ({X[name].nunique():,} levels)" if kind == "category" else name)
@@ -224,7 +224,7 @@ def _describe_columns(columns: TableColumns, X: pd.DataFrame) -> list[str]:
 
 
 def hold_out(y: np.ndarray, roles: dict[str, np.ndarray], task: str, test_size: float, seed: int) -> Split:
-    """Return training and test rows; test rows are random rows, random groups, or the last rows of an order."""
+    """Return the positions of training and test rows: random rows, random groups, or the last rows in an order."""
     n_test = int(np.ceil(test_size * len(y)))
     if n_test < 2:
         raise InputError(f"a share of {test_size:g} of {len(y)} rows is one test row: raise --test-size")
@@ -256,13 +256,13 @@ def _random_split(y: np.ndarray, task: str, test_size: float, seed: int) -> Spli
     try:
         stratify = y[divided] if task == "classification" else None
         train, test = train_test_split(divided, test_size=test_size, random_state=seed, stratify=stratify)
-    except ValueError:  # the training or the test set has fewer rows than classes
+    except ValueError:  # stratification fails if the training or the test set has fewer rows than classes
         train, test = train_test_split(divided, test_size=test_size, random_state=seed)
     return np.concatenate([train, single]), test
 
 
 def folds(y: np.ndarray, roles: dict[str, np.ndarray], task: str, cv: int, seed: int) -> list[Split]:
-    """Return training and test rows of each of `cv` folds."""
+    """Return the positions of the training rows and of the test rows of each of `cv` folds."""
     if "order" in roles:
         raise InputError("--cv divides rows at random and contradicts --order: leave one of them out")
     splitter: Any = KFold(cv, shuffle=True, random_state=seed)
@@ -270,7 +270,7 @@ def folds(y: np.ndarray, roles: dict[str, np.ndarray], task: str, cv: int, seed:
         splitter = GroupKFold(cv)
     elif task == "classification" and np.unique(y, return_counts=True)[1].min() >= cv:
         splitter = StratifiedKFold(cv, shuffle=True, random_state=seed)
-    with input_errors(f"--cv {cv}: "):  # more folds than rows or groups
+    with input_errors(f"--cv {cv}: "):  # raised if there are more folds than rows or groups
         splits = list(splitter.split(y, y, roles.get("groups")))
     if task == "classification" and any(len(np.unique(y[train])) < 2 for train, _ in splits):
         raise InputError("the training rows of a fold are all of one class: choose fewer folds")
@@ -279,18 +279,18 @@ def folds(y: np.ndarray, roles: dict[str, np.ndarray], task: str, cv: int, seed:
 
 @dataclass(frozen=True)
 class LargeTable:
-    """Table that is read in batches; `sample` is a file with some of its rows."""
+    """Table that is read in batches; `sample` is a file with randomly drawn training rows of the table."""
 
     settings: TrainSettings
-    """Settings of the command for the sample."""
+    """Options of `gramless train` for the fit to the sample."""
     sample: Path
     n_rows: int
-    """Number of training rows."""
+    """Number of training rows of the table."""
     message: str
     held_out_share: float
 
     def fit(self, model: TableModel, table: TrainingTable, notify: Callable[[str], None]) -> tuple[Any, np.ndarray]:
-        """Fit the settings of `model`, which was fitted to the table of the sample, to all training rows.
+        """Fit `model`, which was fitted to the sample, to all training rows with the same settings.
 
         Return the held-out rows and their targets.
         """
@@ -313,7 +313,7 @@ class LargeTable:
                 weights = () if self.settings.weights is None else (X.loc[~out, self.settings.weights].to_numpy(np.float64),)
                 if not out.all():
                     yield typed[~out], y[~out], *weights
-            held_out[:] = found  # of a complete pass
+            held_out[:] = found  # assigned only after a complete pass over the file
 
         held_out: list[tuple[pd.DataFrame, np.ndarray]] = []
         with input_errors():
@@ -326,7 +326,7 @@ class LargeTable:
 
 @contextmanager
 def large_table(settings: TrainSettings, notify: Callable[[str], None]) -> Iterator[LargeTable | None]:
-    """Yield the sample of a table that does not fit the memory budget, or None if the table fits."""
+    """Yield the sample of a table that does not fit into the memory budget, or None if the table fits."""
     with input_errors():
         budget = parse_budget(settings.memory_budget)
     nbytes, n_rows = _memory_of_table(settings, budget)
@@ -357,13 +357,13 @@ def large_table(settings: TrainSettings, notify: Callable[[str], None]) -> Itera
 
 
 def _memory_of_table(settings: TrainSettings, budget: int) -> tuple[float, float]:
-    """Return the estimated bytes of a fit in memory and the number of rows; zeros if it is read at once."""
+    """Return the estimated memory of a fit in bytes and the number of rows; zeros for a file that is read at once."""
     path = settings.data
     kind, size = file_format(path), path.stat().st_size
     is_small = kind not in BATCH_FORMATS or (kind == "csv" and size * _SMALL_SHARE < budget)
     first = None if is_small else next(batches(path, None), None)
     if first is None or not len(first):
-        return 0.0, 0.0  # the ordinary path reports an empty table
+        return 0.0, 0.0  # `read_training_table` reports an empty table
     if kind == "csv":
         with open(path, "rb") as raw:
             decompress: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())
@@ -378,13 +378,14 @@ def _memory_of_table(settings: TrainSettings, budget: int) -> tuple[float, float
 
 
 def _draw(settings: TrainSettings, folder: Path, n_rows: float, most: int, problem: str) -> LargeTable:
-    """Read the table once; write the sample to a file in `folder`, and count the training rows."""
+    """Read the table once, write a sample of its training rows to a file in `folder`, and count the training rows."""
     held_out = 0.0 if settings.test is not None else min(settings.test_size, min(_MOST_HELD_OUT, most) / n_rows)
     share = min(1.0, min(_SAMPLE_ROWS, most) / ((1 - held_out) * n_rows))
     is_text, target = file_format(settings.data) == "csv", str(settings.target)
-    # A batch of codes such as "01", "02" looks like numbers: strings are converted when the sample is read.
+    # Columns are read as strings, because a batch of codes such as "01", "02" looks like numbers. Strings are converted when
+    # the sample is read.
     strings = list(next(batches(settings.data, None, size=1)).X.columns) if is_text else []
-    # Another seed than that of `_held_out`, whose smallest numbers are those of the held-out rows.
+    # Another seed than in `_held_out`: with the same random numbers, small numbers would select held-out rows only.
     rng, seen, count = np.random.default_rng([settings.seed, 1]), set[Any](), 0
     pieces: list[pd.DataFrame] = []
     for rows in batches(settings.data, target, strings=strings):
@@ -411,5 +412,5 @@ def _draw(settings: TrainSettings, folder: Path, n_rows: float, most: int, probl
 
 
 def _held_out(settings: TrainSettings, rows: pd.RangeIndex, share: float) -> np.ndarray:
-    """Return a mask of held-out rows of a batch; it depends on the seed and on the positions of the rows in the file."""
+    """Return a mask of the held-out rows of a batch, which depends only on the seed and on the row numbers in the file."""
     return np.random.Generator(np.random.PCG64(settings.seed).advance(rows.start)).random(len(rows)) < share

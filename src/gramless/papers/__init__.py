@@ -1,1 +1,1 @@
-"""The experiments of the five papers: datasets, experiments, claims and the report."""
+"""The reproduction of five papers: datasets, experiments, claims of the papers, and the report."""

@@ -1,11 +1,11 @@
-"""The datasets of the papers and benchmarks as NumPy arrays with their standard splits.
+"""The datasets of the papers and benchmarks as NumPy arrays, with their standard splits into training and test rows.
 
 >>> from gramless.papers.datasets import load
 >>> load("digits").x_test.shape
 (450, 64)
 
-The file `datasets.toml` declares them. A dataset is one `.npz` file, searched in the given folder, in `$GRAMLESS_DATA` and
-in the cache folder. A missing file is built from the published files, which pooch downloads and checks.
+The file `datasets.toml` declares the datasets. Each dataset is one `.npz` file, searched in the folder given by the user, in
+`$GRAMLESS_DATA` and in the cache folder. A missing `.npz` file is built from the published files, which pooch downloads.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class DatasetError(RuntimeError):
 class Dataset:
     """Arrays of one dataset, split into training and test rows.
 
-    Images are flattened to rows, and `image_shape` is their height, width and number of channels. `class_names` follow the
-    order of the sorted labels. `categorical` are the indices of columns with category codes. `split` is the origin
-    of the split: "original", or a description of the random split.
+    Each image is a flat row of pixels, and `image_shape` is the height, the width and the number of channels of the images.
+    `class_names` follow the order of the sorted labels. `categorical` are the indices of columns with category codes.
+    `split` is "original" for the published split into training and test rows, or a description of a random split.
     """
 
     name: str
@@ -84,13 +84,13 @@ class Dataset:
         return replace(self, **arrays, split=f"random, seed {seed}")
 
     def sample(self, n: int, *, seed: int = 0) -> Dataset:
-        """Keep at most `n` training rows drawn at random without replacement, and all test rows."""
+        """Return a dataset with at most `n` training rows, drawn at random without replacement, and all test rows."""
         n_train = len(self.y_train)
         rows = np.sort(np.random.default_rng(seed).choice(n_train, size=min(n, n_train), replace=False))
         return replace(self, x_train=self.x_train[rows], y_train=self.y_train[rows])
 
     def only(self, labels: Sequence[int]) -> Dataset:
-        """Keep the training and test rows of these classes."""
+        """Return a dataset with only the training and test rows of the classes `labels`."""
         train, test = np.isin(self.y_train, labels), np.isin(self.y_test, labels)
         names = self.class_names
         if names is not None:
@@ -102,7 +102,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Entry:
-    """One dataset of the catalogue; the comment in `datasets.toml` describes the fields."""
+    """Declaration of one dataset in `datasets.toml`; the comment at the top of that file describes the fields."""
 
     file: str
     source: str
@@ -114,7 +114,7 @@ class Entry:
     text_file: str = ""
 
     def dataset(self, name: str, arrays: Mapping[str, np.ndarray]) -> Dataset:
-        """Return the dataset of stored arrays, with integer labels."""
+        """Return the dataset whose stored arrays are `arrays`, with class labels as integers."""
         fields = {**self.decode(arrays), **self.fields}
         if fields.get("task") != "regression":
             fields |= {key: fields[key].astype(np.int64) for key in ("y_train", "y_test")}
@@ -122,7 +122,7 @@ class Entry:
 
 
 def with_inherited(own: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a declaration together with those of the declaration `like`, which may have a `like`, too."""
+    """Return the fields of a declaration and, recursively, the missing fields from the declaration that `like` names."""
     inherited = with_inherited(declared[own["like"]], declared) if "like" in own else {}
     return {key: value for key, value in {**inherited, **own}.items() if key != "like"}
 
@@ -182,9 +182,9 @@ def load(
     download: bool = True,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Load a dataset, and download it if no folder of the search path has it and `download` is true.
+    """Load a dataset; if no folder of the search path has its file and `download` is True, download the file.
 
-    `seed` and `test_size` are used only for datasets without a standard split. "digits" is part of scikit-learn.
+    `seed` and `test_size` are used only for datasets without a standard split. The dataset "digits" is part of scikit-learn.
     """
     if name == "digits":
         dataset = Dataset.bundled(name)
@@ -221,7 +221,7 @@ def _read_stored(name: str, path: Path) -> Dataset:
 def obtain(name: str, *, data: str | os.PathLike | None = None, progress: Progress | None = None) -> Path | None:
     """Return the file of a dataset, downloaded if necessary; None for "digits", which has no file.
 
-    The arrays of the published files are compared with the known digest and written to the cache folder in one step; the
+    The arrays in the published files are compared with the declared digest and written to one file in the cache folder. The
     published files are then deleted.
     """
     if name == "digits":
@@ -276,9 +276,9 @@ def fetch(url: str, folder: Path, name: str, checksum: str | None, *, progress: 
         raise DatasetError(f"the download of {url} needs pooch: pip install 'gramless[cli]'") from reason
 
     def download(*arguments: Any) -> None:
-        """Make one attempt, with a new progress bar."""
+        """Attempt the download once, with a new progress bar."""
         bar = False if progress is None else _ProgressBar(name, progress)
-        # The length and the checksum are those of the uncompressed file.
+        # "identity" prevents compression by the server: length and checksum refer to the uncompressed file.
         pooch.HTTPDownloader(bar, timeout=TIMEOUT, headers={"Accept-Encoding": "identity"})(*arguments)
 
     pooch.get_logger().setLevel("ERROR")
@@ -298,14 +298,14 @@ def fetch(url: str, folder: Path, name: str, checksum: str | None, *, progress: 
 
 
 class _ProgressBar:
-    """Progress bar with pooch's interface that calls a function."""
+    """Object with the interface of pooch's progress bars that calls a progress callback."""
 
     def __init__(self, name: str, progress: Progress):
         self._report, self._done = partial(progress, name), 0
         self.total = 0  # pooch assigns the length of the file
 
     def update(self, size: int) -> None:
-        # pooch counts the last, shorter block as a full one.
+        # pooch counts the last block of the file as a full block, although it may be shorter.
         self._done = min(self._done + size, self.total or sys.maxsize)
         self._report(self._done, self.total or None)
 
@@ -317,7 +317,7 @@ class _ProgressBar:
 
 
 def where_to_put(name: str, data: str | os.PathLike | None = None) -> str:
-    """Return an error message with the missing file and the folders in which it is searched."""
+    """Return an error message with the name of the missing file and the folders in which the file is searched."""
     entry = _entry(name)
     folders = ", ".join(str(folder) for folder in search_path(data))
     return (

@@ -1,7 +1,7 @@
 """File formats of the datasets: the published files, and the `.npz` archives in which the library stores them.
 
-A `read_*` function takes the downloaded files and returns the arrays of the archive. A `decode_*` function takes these
-arrays and returns fields of `Dataset`. No function unpickles data.
+A `read_*` function takes the downloaded files and returns the arrays of the archive. A `decode_*` function takes the arrays
+of an archive and returns fields of `Dataset`. No function unpickles data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_mnist(files: Sequence[Path]) -> Arrays:
 
 
 def parse_idx(content: bytes) -> np.ndarray:
-    """Parse an IDX file of bytes: 0, 0, type 8, number of dimensions; the big-endian sizes; the values."""
+    """Parse an IDX file of bytes: a header of 0, 0, type 8 and number of dimensions, then big-endian sizes, then values."""
     if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise ValueError("not an IDX file of unsigned bytes")
     start = 4 + 4 * content[3]
@@ -41,7 +41,7 @@ def parse_idx(content: bytes) -> np.ndarray:
 
 
 def read_cifar10(files: Sequence[Path]) -> Arrays:
-    """Read the binary version: records of one label and 3 x 32 x 32 bytes, in five training batches and a test batch."""
+    """Read binary CIFAR-10: records of one label and 3 x 32 x 32 bytes, in five training batches and a test batch."""
     batches = {}
     with tarfile.open(files[0], "r:gz") as archive:
         for entry in archive:
@@ -58,7 +58,7 @@ def read_cifar10(files: Sequence[Path]) -> Arrays:
 
 
 def encode_differences(records: np.ndarray) -> np.ndarray:
-    """Encode images for compression: planes G, R - G, B - G, differenced across and down, modulo 256."""
+    """Encode images so that they compress well: planes G, R - G, B - G, as differences of neighbouring pixels modulo 256."""
     red, green, blue = np.moveaxis(records.reshape(-1, 3, 32, 32), 1, 0)
     planes = np.stack([green, red - green, blue - green])
     planes[:, :, :, 1:] -= planes[:, :, :, :-1].copy()
@@ -67,7 +67,7 @@ def encode_differences(records: np.ndarray) -> np.ndarray:
 
 
 def decode_cifar10(arrays: Stored) -> dict[str, Any]:
-    """Invert `encode_differences`."""
+    """Return the fields of a CIFAR-10 archive, with images decoded by the inverse of `encode_differences`."""
 
     def decode(planes: np.ndarray) -> np.ndarray:
         p = np.cumsum(np.cumsum(planes, axis=2, dtype=np.uint8), axis=3, dtype=np.uint8)
@@ -89,7 +89,7 @@ def read_usps(files: Sequence[Path]) -> Arrays:
 
 
 def read_letter(files: Sequence[Path]) -> Arrays:
-    """Read lines of a letter and sixteen integers; the first 16,000 lines are the training rows."""
+    """Read lines that have a letter and sixteen integers; the first 16,000 lines are the training rows."""
     rows = [line.split(",") for line in read_member(files[0], "letter-recognition.data").split()]
     y = np.array([ord(row[0]) - ord("A") for row in rows], dtype=np.uint8)
     x = np.array([row[1:] for row in rows], dtype=np.uint8)
@@ -108,7 +108,7 @@ def read_tables(
 ) -> Arrays:
     """Read text tables of numbers from an archive.
 
-    `members` maps the suffix of the names of two arrays to a file, and `label` is the column with the labels.
+    `members` maps a suffix of array names, such as "_train", to a file. The column with the index `label` has the labels.
     """
     arrays: Arrays = {}
     for suffix, member in members.items():
@@ -127,7 +127,7 @@ def read_bank(files: Sequence[Path], member: str) -> Arrays:
 
 
 def parse_bank(text: str) -> Arrays:
-    """Parse a table with numeric and text columns; categories are coded alphabetically."""
+    """Parse a table with numeric and text columns; category codes follow the alphabetical order of the texts."""
     header, *rows = csv.reader(io.StringIO(text), delimiter=";")
     columns = dict(zip(header, zip(*rows, strict=True), strict=True))
     answer = columns.pop("y")
@@ -172,7 +172,7 @@ def read_california_housing(files: Sequence[Path]) -> Arrays:
 
 
 def decode_split(arrays: Stored, divide: int | None = None) -> dict[str, Any]:
-    """Return the training and test rows of an archive that has both, images flattened and divided by `divide`."""
+    """Return the training and test rows of an archive with a split; images are flattened and divided by `divide`."""
     x = {key: arrays[key].reshape(len(arrays[key]), -1) for key in ("x_train", "x_test")}
     if divide is not None:
         x = {key: value.astype(np.float32) / divide for key, value in x.items()}
@@ -180,7 +180,7 @@ def decode_split(arrays: Stored, divide: int | None = None) -> dict[str, Any]:
 
 
 def decode_unsplit(arrays: Stored, suffix: str = "", n_train: int | None = None) -> dict[str, Any]:
-    """Return the first `n_train` rows of an archive as training rows, by default all, and the others as test rows."""
+    """Return the first `n_train` rows of an archive (by default all) as training rows, and the remaining as test rows."""
     x, y = arrays[f"x{suffix}"], arrays[f"y{suffix}"]
     n = len(x) if n_train is None else n_train
     return {"x_train": x[:n], "y_train": y[:n], "x_test": x[n:], "y_test": y[n:]}

@@ -1,9 +1,9 @@
 """Experiments of the paper "budget": budgets from 20 % to 100 % of the training rows.
 
-The methods of the paper are the online budget, Nyström and online random Fourier features. The online budget is learned in
-two ways: with the library's steps, derived from the curvature of the loss, and with eq. (2) as printed, plain stochastic
-gradient descent with a constant step size. The experiments `why-budget-*` and `why-fourier` examine the causes of the
-differences.
+The methods of the paper are a budget model trained online, Nyström and online random Fourier features. The budget model is
+trained with the step sizes of the library, derived from the curvature of the loss, and by eq. (2) of the paper as printed,
+which is plain stochastic gradient descent with a constant step size. The experiments `why-budget-*` and `why-fourier`
+examine the causes of differences from the paper.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from gramless.kernels import RBF
 from gramless.papers.datasets import Dataset
 from gramless.papers.experiments.declarations import Params
 
-# Number of passes of plain stochastic gradient descent; the paper does not state it.
+# Number of epochs of plain stochastic gradient descent, which the paper does not state.
 SGD_EPOCHS = 10
-# Relative curvature below which a direction is flat in float64; the dual loss is unbounded along flat directions.
+# Eigenvalues of the system below this multiple of the largest eigenvalue are treated as zero (rounding errors of float64).
+# The dual loss is unbounded along the directions of these eigenvalues.
 FLAT = 1e-13
 
 
 class ExactBudgetLSSVC(ClassifierMixin, BaseEstimator):
-    """Minimiser of the loss of a binary `BudgetLSSVC` with an RBF kernel, the limit of infinitely many epochs.
+    """Exact minimiser of the loss of a binary `BudgetLSSVC` with an RBF kernel, the limit of infinitely many epochs.
 
         (K_BB + C G^T G) [v; b] = C G^T y + [y_B; 0]     (last term only with loss="dual"),     G = [K(X, B), 1]
 
-    `landmarks` are the row indices of the budget B. Dense in float64: O(n beta + beta^2) memory, O(n beta^2 + beta^3) time.
+    `landmarks` are the indices of the beta rows in the budget B. Cost: O(n beta + beta^2) memory, O(n beta^2 + beta^3) time.
     """
 
     def __init__(self, *, landmarks: Any, loss: str = "dual", C: float = 1.0, gamma: float = 1.0):
@@ -82,10 +83,10 @@ def one_hot_and_standardised(params: Params, seed: int) -> Any:
 
 
 def classifier_of_method(params: Params, seed: int, C: float, gamma: float) -> Any:
-    """Return the classifier of a method; its number of points or features is a share of the number of training rows.
+    """Return the classifier of a method, whose number of points or features is a fraction of the number of training rows.
 
-    The step size of plain stochastic gradient descent is one over the budget. Of the step sizes 0.3, 1, 3 and 10 over the
-    budget, it has the highest accuracy on a held-out fifth of the training rows of MNIST and Bank.
+    The step size of plain stochastic gradient descent is 1 / b for a budget of b points. Among 0.3 / b, 1 / b, 3 / b and
+    10 / b, this step size has the highest accuracy on a held-out fifth of the training rows of MNIST and Bank.
     """
     settings: dict[str, Any] = {"C": C, "gamma": gamma, "random_state": seed}
     method, share = params["method"], float(params["share"])
@@ -101,7 +102,7 @@ def classifier_of_method(params: Params, seed: int, C: float, gamma: float) -> A
 
 
 def classifier_of_loss(params: Params, seed: int, C: float, gamma: float) -> Any:
-    """Return the classifier of a loss, minimised exactly or learned online."""
+    """Return a budget classifier with the given loss, which is minimised exactly or by online training."""
     rows = params["rows"]
     budget = np.random.default_rng(seed).permutation(rows)[: max(2, round(params["share"] * rows))]
     settings: dict[str, Any] = {"landmarks": budget, "loss": params["loss"], "C": C, "gamma": gamma}

@@ -1,23 +1,23 @@
-"""The verdicts on the claims of a paper, from the comparisons that test them on the records of finished fits.
+"""The verdicts on the claims of a paper, from comparisons with the records of finished fits.
 
-A claim is reproduced ("yes") if all of its comparisons hold, "partly" if only a subset holds, and "no" if none holds. If the
-paper has several readings, the verdict is that of the best reading, and all of them are shown. Every verdict has a cause,
-one of `Cause`, and a sentence that explains it.
+The verdict is "yes" (reproduced) if all comparisons of a claim hold, "partly" if only a subset holds, and "no" if no
+comparison holds. If the paper has several readings, the best verdict counts, and the report shows the comparisons of all
+readings. Every verdict has a cause, one of `Cause`, and a sentence that explains the cause.
 
-A comparison takes the mean over the seeds of one setting. Its tolerance is, unless the comparison declares one:
+A comparison uses the mean over the seeds of one setting. Its tolerance, unless the comparison declares another one, is:
 
 - against a printed value of the paper: half a unit of the last printed digit, plus the paper's own plus-minus, plus the
   half-width of the 95 % prediction interval of one more run, t s sqrt(1 + 1/k) for a standard deviation s over k seeds
   (t: quantile of Student's distribution with k - 1 degrees of freedom). If our test rows are not those of the paper, one
   standard error of a proportion of the test rows is added;
-- against another setting, and of a difference against zero: the half-width of the 95 % confidence interval of the mean
-  difference over the common seeds, t s sqrt(1/k) for a standard deviation s of the differences;
-- against a bound that the claim itself states, such as "below 4 %": none.
+- against another setting, and for a measure that is itself a difference: the half-width of the 95 % confidence interval of
+  the mean difference over the common seeds, t s sqrt(1/k) for a standard deviation s of the differences;
+- against a bound that the claim itself states, such as "below 4 %": zero.
 
-"near" holds if the absolute difference is at most the tolerance; "below" and "above" hold if the difference in the stated
-direction is larger than the tolerance; "at most" and "at least" hold unless the difference in the other direction is larger.
-Fits of the same setting on several devices count once: the device with the most seeds is used. A comparison that depends on
-random choices gives no verdict with fewer than `FEWEST_SEEDS` seeds.
+"near" holds if the absolute difference is at most the tolerance. "below" and "above" hold if the difference in the stated
+direction is larger than the tolerance. "at most" and "at least" hold unless the difference in the opposite direction is
+larger than the tolerance. If a setting has fits on several devices, only the device with the most seeds is used. A
+comparison that depends on random choices gives no verdict with fewer than `FEWEST_SEEDS` seeds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gramless.papers.experiments.measures import Measure
 from gramless.papers.experiments.results import Point, Record, contains, on_one_device, points
 
 ByExperiment = Mapping[tuple[str, str], Sequence[Record]]
-"""Records by paper and experiment."""
+"""Records of fits by paper and experiment."""
 
 VERDICTS = ("yes", "partly", "no", "too few seeds", "not run", "not tested")
 FEWEST_SEEDS = 3
@@ -43,9 +43,9 @@ FEWEST_SEEDS = 3
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one comparison at one value of `along` on one device.
+    """Result of one comparison, at one value of the parameter that `Comparison.along` names, on one device.
 
-    `gap` is the mean over the seeds of the difference, or of the ratio minus `factor`.
+    `gap` is the mean over the seeds of the difference between both values, or of their ratio minus `Comparison.factor`.
     """
 
     comparison: Comparison
@@ -57,7 +57,7 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Return True if the comparison holds."""
+        """Return True if `gap` satisfies the relation of the comparison, within the tolerance."""
         return RELATIONS[self.comparison.relation](self.gap, self.tolerance)
 
     @property
@@ -68,7 +68,7 @@ class Check:
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """Verdict on a claim, one of `VERDICTS`, with the checks from which it follows and its cause."""
+    """Verdict on a claim, one of `VERDICTS`, with the checks from which the verdict follows."""
 
     claim: Claim
     verdict: str
@@ -77,7 +77,7 @@ class ClaimResult:
 
     @property
     def cause(self) -> str:
-        """Return the cause of the verdict, empty for a claim that lacks fits or seeds unless its cause is `LIMIT`."""
+        """Return the cause of the verdict; empty if fits or seeds are missing, unless the declared cause is `LIMIT`."""
         if self.verdict == "yes":
             return Cause.AMBIGUOUS if self.reading else Cause.REPRODUCED
         if self.verdict in ("not run", "too few seeds") and self.claim.cause != Cause.LIMIT:
@@ -86,7 +86,7 @@ class ClaimResult:
 
 
 def check_claim(claim: Claim, paper: str, found: ByExperiment) -> ClaimResult:
-    """Return the verdict on a claim; if there are several readings, that of the best reading."""
+    """Return the verdict on a claim; if the paper has several readings, the best of their verdicts."""
     checks = tuple(check for comparison in claim.comparisons for check in check_comparison(comparison, paper, found))
     if not claim.comparisons:
         return ClaimResult(claim, "not tested", checks)
@@ -98,7 +98,7 @@ def check_claim(claim: Claim, paper: str, found: ByExperiment) -> ClaimResult:
 
 
 def _verdict(claim: Claim, checks: Sequence[Check], reading: str) -> str:
-    """Return the verdict under one reading; a comparison without finished fits leaves the claim not run."""
+    """Return the verdict under one reading of the paper, "not run" if a comparison has no finished fits."""
     needed = [c for c in claim.comparisons if c.reading in ("", reading)]
     if any(all(check.comparison is not c for check in checks) for c in needed):
         return "not run"
@@ -109,10 +109,10 @@ def _verdict(claim: Claim, checks: Sequence[Check], reading: str) -> str:
 
 
 def check_comparison(comparison: Comparison, paper: str, found: ByExperiment) -> list[Check]:
-    """Return the checks of a comparison for which there are finished fits, one for each pair of settings."""
+    """Return one check for each pair of settings of a comparison, if both settings have finished fits."""
     ones, *rest = (_points(paper, experiment, params, found) for experiment, params in comparison.settings())
     if rest:
-        # Errors on two devices are comparable, times are not.
+        # Errors on different devices can be compared, but times cannot.
         same_device, along = comparison.metric.endswith("seconds"), comparison.along or ""
         pairs: list[tuple[Point, Any]] = [
             (one, other)
@@ -127,7 +127,7 @@ def check_comparison(comparison: Comparison, paper: str, found: ByExperiment) ->
 
 
 def _check(comparison: Comparison, one: Point, other: Point | Printed | float) -> Check | None:
-    """Return the check of a setting against a number, or against another setting seed by seed."""
+    """Return the check of a setting against a number, or seed by seed against another setting; None if no seed is common."""
     ours = one.by_seed(comparison.measure)
     if isinstance(other, Point):
         theirs = other.by_seed(comparison.measure)
@@ -143,7 +143,7 @@ def _check(comparison: Comparison, one: Point, other: Point | Printed | float) -
 
 
 def _tolerance(comparison: Comparison, one: Point, other: Point | Printed | float, gaps: Sequence[float]) -> float:
-    """Return the tolerance of a comparison, as the description of this module defines it."""
+    """Return the tolerance of a comparison, as the docstring of this module defines it."""
     k, measure = len(gaps), comparison.measure
     half_width = float(stdtrit(k - 1, 0.975)) * stdev(gaps) if k > 1 else 0.0
     if isinstance(other, Printed):
@@ -158,6 +158,6 @@ def _tolerance(comparison: Comparison, one: Point, other: Point | Printed | floa
 
 
 def _points(paper: str, experiment: str, where: Mapping[str, Any], found: ByExperiment) -> list[Point]:
-    """Return the settings of an experiment with the parameters `where` that have finished fits."""
+    """Return the settings of an experiment that have finished fits and whose parameters contain `where`."""
     done = [record for record in found.get((paper, experiment), ()) if record["status"] == "done"]
     return [point for point in points(on_one_device(done)) if contains(point.params, where)]

@@ -1,15 +1,15 @@
-"""The declarations of the papers' files: papers, experiments, functions, claims and comparisons.
+"""Declarations in the TOML files of the papers: papers, experiments, functions, claims and comparisons.
 
-The file `<paper>.toml` has the heading of a paper, its experiments, the functions that they name, and its claims. A module
-`<paper>.py` has functions that cannot be declared. An entry of `[functions]` has settings and one of these keys:
+The file `<paper>.toml` has the heading of a paper, its experiments, the functions that the experiments name, and its claims.
+Functions that cannot be declared are in `<paper>.py`. An entry of `[functions]` has settings and one of these keys:
 
-- `load` names a dataset, and the settings are those of `load_data`.
-- `class` is a class, called with the settings; grid parameters and the seed replace settings of the same names. The settings
-  under `by.PARAMETER.VALUE` are used if the grid parameter has this value.
-- `function` is a function of `<paper>.py`, called with the settings as keyword arguments.
+- `load` names a dataset, and the settings are arguments of `load_data`.
+- `class` names a class that is called with the settings; grid parameters and the seed replace settings of the same names.
+  The settings under `by.PARAMETER.VALUE` are used if the grid parameter PARAMETER has the value VALUE.
+- `function` names a function of `<paper>.py` that is called with the settings as keyword arguments.
 
-Settings that are missing are those of the entry `like`. All functions are module-level functions because each fit runs in a
-separate process, which receives the `Spec` by pickle.
+Missing settings are copied from the entry that `like` names. All functions are module-level functions because each fit runs
+in a separate process, which receives the `Spec` by pickle.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ QUICK_DATA = "scikit-learn's digits"
 
 @dataclass(frozen=True)
 class Paper:
-    """Heading and summary of a chapter of the report, and authors, title, year and note of its paper if it has one."""
+    """Heading and summary of a chapter of the report, and bibliographic data of its paper, empty if there is no paper."""
 
     heading: str
     summary: str
@@ -78,8 +78,8 @@ class Paper:
 class Curve:
     """Figure of the mean and standard deviation of the metric `y` over the seeds against the parameter `x`.
 
-    `series` are the parameters that name the lines (by default those that vary), and `facet` is a parameter with one chart
-    for each of its values.
+    `series` are the parameters that distinguish the lines (by default all parameters that vary). With `facet`, there is one
+    chart for each value of this parameter.
     """
 
     x: str
@@ -93,16 +93,16 @@ class Curve:
 
 @dataclass(frozen=True)
 class History(Curve):
-    """Figure with one line per fit: the entry `y` of the history records against the entry `x`."""
+    """Figure with one line per fit, which shows the entry `y` of the training history against the entry `x`."""
 
     x: str = "n_iter"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Table with one row per grid point: our value, the paper's value if there is one, and the difference.
+    """Table with one row per grid point: the measured value, the paper's value if there is one, and the difference.
 
-    `rows` are the parameters that name a row (by default those that vary).
+    `rows` are the parameters that identify a row of the table (by default all parameters that vary).
     """
 
     metrics: tuple[str, ...] = ("error", "seconds", "peak_mb")
@@ -112,19 +112,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Confusion matrix of the first seed of the headline, or of the best setting whose parameters contain `where`."""
+    """Confusion matrix of the first seed of the headline setting, chosen among settings whose parameters contain `where`."""
 
     where: Params = field(default_factory=dict)
     title: str = ""
 
     def content(self, record: Record) -> Mapping[str, Any] | None:
-        """Return the part of a record that the view shows, or None if the record does not have it."""
+        """Return the part of a record that the view shows, or None if the record does not have this part."""
         return record.get("confusion")
 
 
 @dataclass(frozen=True)
 class Gallery(Confusion):
-    """At most `limit` misclassified test images of one fit, chosen as for `Confusion`."""
+    """At most `limit` misclassified test images of one fit, the same fit that `Confusion` shows."""
 
     limit: int = 60
 
@@ -149,7 +149,7 @@ View = Curve | Table | Confusion
 
 @dataclass(frozen=True)
 class Reference:
-    """A value printed in the paper at `where`, with its plus-minus, for the fits whose parameters contain `params`."""
+    """Value printed in the paper at `where`, with the plus-minus `spread`, for fits whose parameters contain `params`."""
 
     value: float
     where: str
@@ -165,44 +165,46 @@ class Spec:
     paper: str
     name: str
     title: str
-    # Name for `gramless.papers.datasets.load`, or a function of the seed.
+    # Name of a dataset for `gramless.papers.datasets.load`, or a function that returns the dataset for a seed.
     data: str | Callable[[int], Dataset]
     # Function of a grid point and the seed that returns the estimator or pipeline.
     estimator: Callable[[Params, int], Any]
-    # Grid points; their values are plain JSON because they are stored in the records.
+    # Grid points. The values of the parameters are plain JSON, because records store the parameters.
     grid: Sequence[Params]
     # Function of a grid point and the seed that returns a transformer applied before the estimator and timed separately.
     features: Callable[[Params, int], Any] | None = None
     seeds: Sequence[int] = (0,)
-    # Number of folds of a stratified cross-validation on the training rows, the metric `cv_error`; 0 for none.
+    # Number of folds of a stratified cross-validation on the training rows, which gives the metric `cv_error`; 0 for none.
     folds: int = 0
-    # Interval in iterations at which the test error is added to the history; 0 for never. Not counted in the seconds.
+    # Interval in iterations at which the test error is added to the training history; 0 for never. The time of these
+    # evaluations is not part of the metric `seconds`.
     evaluate_every: int = 0
-    # Function of the fitted estimator and the dataset (features applied) that returns further metrics.
+    # Function of the fitted estimator and the dataset (transformed by `features`) that returns further metrics.
     extras: Callable[[Any, Dataset], Mapping[str, float]] | None = None
     # Function of the fitted estimator and the dataset that returns images by name: `image_shape`, and `images` with `said`
     # (the caption) and `pixels` (base64 bytes).
     pictures: Callable[[Any, Dataset], Mapping[str, Any]] | None = None
     views: Sequence[View] = (Table(),)
-    # Values that the paper prints, from the comparisons of its claims.
+    # Values printed in the paper, from the comparisons that test its claims.
     references: Sequence[Reference] = ()
-    # Description of the experiment that is true for any data, name of the data, and result on these data.
+    # Description of the experiment that is true for any dataset, name of its dataset, and result on this dataset.
     about: str = ""
     data_label: str = ""
     finding: str = ""
-    # Parameters of the setting whose mean error represents the experiment, chosen without the test rows, and the reason.
+    # Parameters of the setting whose mean error represents the experiment in the report, chosen without the test rows, and
+    # the reason for this choice.
     headline: Params | None = None
     headline_reason: str = ""
-    # Fields that differ in the quick form, by default on scikit-learn's digits; None if there is no quick form.
+    # Fields that differ in the quick form, which uses scikit-learn's digits by default; None if there is no quick form.
     quick: Mapping[str, Any] | None = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
-        """Return the title preceded by the name of the data."""
+        """Return the title of the experiment, preceded by the name of the dataset."""
         return f"{self.data_label}: {self.title[:1].lower() + self.title[1:]}" if self.data_label else self.title
 
     def quick_form(self) -> Spec:
-        """Return the quick form: it takes a few seconds and needs no data file, values of the paper or finding."""
+        """Return the quick form of the experiment: a few seconds, no data file, no values of the paper and no finding."""
         if self.quick is None:
             raise ValueError(f"{self.paper}/{self.name} has no quick form")
         defaults = {"data": "digits", "data_label": QUICK_DATA, "references": (), "finding": "", "quick": {}}
@@ -216,7 +218,7 @@ class Spec:
         return ((params, seed) for seed in self.seeds for params in self.grid)
 
     def dataset(self, seed: int) -> Dataset:
-        """Load the data."""
+        """Return the dataset of the experiment for a seed."""
         return load_dataset(self.data, seed=seed) if isinstance(self.data, str) else self.data(seed)
 
     def key(self, params: Params, seed: int, device: str | None = None) -> str:
@@ -244,9 +246,9 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Printed:
-    """Value of the paper with the digits in which it is printed, such as `Printed("97.20")`, and its plus-minus.
+    """Value of the paper with all printed digits, such as `Printed("97.20")`, and the printed plus-minus.
 
-    `other_rows` states that our test rows are not those of the paper.
+    `other_rows` is True if the test rows of the paper are not the test rows of this experiment.
     """
 
     printed: str
@@ -255,12 +257,12 @@ class Printed:
 
     @property
     def value(self) -> float:
-        """Return the value as a number."""
+        """Return the printed value as a number."""
         return float(self.printed)
 
     @property
     def rounding(self) -> float:
-        """Return half a unit of the last printed digit, plus the plus-minus."""
+        """Return the uncertainty of the value: half a unit of the last printed digit, plus the printed plus-minus."""
         return 0.5 * 10.0 ** -len(self.printed.partition(".")[2]) + float(self.plus_minus)
 
     def __str__(self) -> str:
@@ -278,13 +280,13 @@ RELATIONS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Condition of a claim: the setting `one` of an experiment stands in `relation` to `other`.
+    """Condition of a claim: the `measure` of the setting `one` of an experiment stands in `relation` to `other`.
 
     `other` is a value of the paper (`Printed`), a bound stated by the claim (a number), or the parameters of another setting
-    of `other_experiment` (by default of the same experiment). With `along`, the two are compared at each value of that
-    parameter. With `factor`, the ratio of the two is compared with `factor`; otherwise their difference is compared with 0.
-    `within` replaces the tolerance. `reading` names the reading of an ambiguous paper to which the comparison belongs, and
-    `deterministic` states that neither setting depends on the seed.
+    of `other_experiment` (by default of the same experiment). With `along`, both settings are compared at each value of this
+    parameter. With `factor`, the ratio of both values is compared with `factor`; without it, their difference is compared
+    with 0. `within` replaces the default tolerance. `reading` names the interpretation of an ambiguous paper to which the
+    comparison belongs, and `deterministic` states that neither setting depends on the seed.
     """
 
     experiment: str
@@ -318,9 +320,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """Paraphrased claim of a paper, its place there, its printed value, and the comparisons that test it (possibly none).
+    """Paraphrased claim of a paper, its place in the paper, its printed value, and the comparisons that test the claim.
 
-    `cause` and `reason` explain the verdict; a test requires that they agree with the verdict on the committed records.
+    `cause` and `reason` explain the verdict; a test checks that both agree with the verdict from the committed records.
     """
 
     name: str
@@ -365,7 +367,7 @@ def specs(paper: str = "all") -> tuple[Spec, ...]:
 
 
 def _printed_values(paper: str, experiment: str) -> Iterator[Reference]:
-    """Yield the values that the paper's claims about an experiment print."""
+    """Yield the printed values of the paper with which its claims compare an experiment."""
     for claim in claims(paper):
         for comparison in claim.comparisons:
             measure, other = comparison.measure, comparison.other
@@ -375,7 +377,7 @@ def _printed_values(paper: str, experiment: str) -> Iterator[Reference]:
 
 
 def _fields(declared: Mapping[str, Any], functions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a `Spec`, or of its quick form, from a table of the file."""
+    """Return the fields of a `Spec`, or of its quick form, from a table of the TOML file."""
     readers: dict[str, Callable[[Any], Any]] = {
         **dict.fromkeys(("features", "estimator", "extras", "pictures"), functions.__getitem__),
         "data": lambda name: functions.get(name, name),
@@ -394,7 +396,7 @@ def _view(view: str, **fields: Any) -> View:
 
 
 def read_grid(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """Return the points of a grid, the union of products; a list is an axis, and another value is constant."""
+    """Return the points of a grid, a union of Cartesian products in which lists are axes and other values are constant."""
     axes = ({key: x if isinstance(x, list) else [x] for key, x in part.items()} for part in products)
     return tuple(point for part in axes for point in product(**part))
 
@@ -405,7 +407,7 @@ def product(**axes: Sequence[Any]) -> tuple[dict[str, Any], ...]:
 
 
 def _read_functions(paper: str) -> dict[str, Callable[..., Any]]:
-    """Return the functions of a paper by name: those of `<paper>.py`, and those that `[functions]` declares."""
+    """Return the functions of a paper by name: functions of `<paper>.py`, and functions that `[functions]` declares."""
     declared = read_texts(paper)["functions"]
     module: dict[str, Any] = {"build": build, "load_data": load_data}
     if Path(__file__).with_name(f"{paper}.py").exists():
@@ -415,13 +417,13 @@ def _read_functions(paper: str) -> dict[str, Callable[..., Any]]:
         settings = _settings(own, declared)
         function = settings.pop("function", "load_data" if {"load", "bundled"} & settings.keys() else "build")
         configured: Any = functools.partial(module[function], **settings)
-        configured.__qualname__ = name  # part of the key of a fit
+        configured.__qualname__ = name  # the name is part of `Spec.key`
         functions[name] = configured
     return functions
 
 
 def _settings(own: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an entry and of the entries in it, with inherited ones, and tuples instead of lists."""
+    """Return the settings of an entry and of its nested entries, including inherited settings, with tuples for lists."""
     settings = with_inherited(own, declared)
     for key, value in settings.items():
         if isinstance(value, dict):
@@ -432,7 +434,7 @@ def _settings(own: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, 
 
 
 def build(params: Params, seed: int, **settings: Any) -> Any:
-    """Return an object of the class `settings["class"]`; settings that name a class are built in the same way."""
+    """Return an object of the class `settings["class"]`; nested settings that name a class are built recursively."""
     for parameter, choices in settings.pop("by", {}).items():
         settings |= choices[params[parameter]]
         params = {key: value for key, value in params.items() if key != parameter}
@@ -457,11 +459,11 @@ def load_data(
     discard_test: bool = False,
     test_rows: int | None = None,
 ) -> Dataset:
-    """Return a dataset by its name, or the dataset `bundled` of scikit-learn, after the steps of the other arguments.
+    """Return the dataset `load`, or the dataset `bundled` of scikit-learn, after the steps of the other arguments.
 
-    In this order: with `divide`, features are divided, increased by `add` and scaled to `unit_length` in float32; labels
-    become 1 for the class `positive` and 0 for others; `only` some classes remain; `sample` training rows are drawn; test
-    rows are discarded (`discard_test`); all rows are split again with `test_rows` test rows, or a quarter if there are none.
+    With `divide`, features are divided, increased by `add` and, with `unit_length`, scaled to unit norm, in float32. Labels
+    become 1 for the class `positive` and 0 for others. `only` selects classes, `sample` draws training rows, `discard_test`
+    discards test rows. All rows are then split again, with `test_rows` or, if there are no test rows, a quarter of the rows.
     """
     data = Dataset.bundled(bundled) if bundled else load_dataset(load, seed=seed)
     if divide is not None:
@@ -486,7 +488,7 @@ def load_data(
 
 @functools.cache
 def claims(paper: str) -> tuple[Claim, ...]:
-    """Return the claims of the paper's file; a chapter without a paper has none."""
+    """Return the claims that the file of a paper declares; a chapter without a paper has no claims."""
     found = []
     for name, texts in read_texts(paper).get("claims", {}).items():
         comparisons = tuple(_comparisons(texts.get("comparisons", ())))
@@ -496,7 +498,7 @@ def claims(paper: str) -> tuple[Claim, ...]:
 
 
 def _comparisons(declared: Sequence[Mapping[str, Any]]) -> Iterator[Comparison]:
-    """Yield a comparison for each entry and each point of its grid `for`, with the point's values in its strings."""
+    """Yield a comparison for each entry and each point of its grid `for`, whose values replace "{name}" in the entry."""
     for entry in declared:
         for point in read_grid(entry.get("for", [{}])):
             fields = _filled({key: value for key, value in entry.items() if key != "for"}, point)
@@ -509,7 +511,7 @@ def _comparisons(declared: Sequence[Mapping[str, Any]]) -> Iterator[Comparison]:
 
 
 def _filled(value: Any, point: Mapping[str, Any]) -> Any:
-    """Replace each "{name}" in the strings of a value; a string that is only "{name}" becomes the value of the point."""
+    """Replace each "{name}" in the strings of a value by `point[name]`; the string "{name}" alone becomes that object."""
     if isinstance(value, dict):
         return {key: _filled(part, point) for key, part in value.items()}
     if isinstance(value, list):
@@ -521,7 +523,7 @@ def _filled(value: Any, point: Mapping[str, Any]) -> Any:
 
 
 def claim_named(paper: str, name: str) -> Claim:
-    """Return one claim of a paper."""
+    """Return the claim of a paper with the given name."""
     stated = {claim.name: claim for claim in claims(paper)}
     if name not in stated:
         raise ValueError(f"no claim named {name!r} in {paper}; there are: {', '.join(stated) or 'none'}")
@@ -529,7 +531,7 @@ def claim_named(paper: str, name: str) -> Claim:
 
 
 def specs_of_claim(paper: str, claim: Claim) -> list[Spec]:
-    """Return the experiments of the comparisons of a claim, each with the settings that the claim needs."""
+    """Return the experiments that the comparisons of a claim need, each restricted to the settings in these comparisons."""
     needed = [side for comparison in claim.comparisons for side in comparison.settings()]
     found = []
     for spec in specs(paper):
@@ -541,7 +543,7 @@ def specs_of_claim(paper: str, claim: Claim) -> list[Spec]:
 
 
 def records_of(selected: Sequence[Spec], records: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """Return the records whose keys are those of fits of the experiments; others are of earlier declarations."""
+    """Return the records of fits of the given experiments, without records of earlier declarations of the experiments."""
     by_name = {(spec.paper, spec.name): spec for spec in selected}
     found = []
     for record in records:

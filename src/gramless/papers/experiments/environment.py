@@ -1,4 +1,4 @@
-"""The environment of a fit, stored with every result: versions, hardware, commit; and the peak memory of the process."""
+"""Environment of a fit (versions, hardware and commit), which every record has, and the peak memory of the process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
 
 @functools.cache
 def environment(device: str | None = None) -> dict[str, Any]:
-    """Return versions, hardware and commit of this process as plain JSON; the name of the GPU only if `device` is one."""
+    """Return versions, hardware and commit of this process as plain JSON, with the name of the GPU if `device` is a GPU."""
     return {"versions": versions(), "hardware": hardware(device), "commit": commit()}
 
 
@@ -33,7 +33,7 @@ def versions() -> dict[str, str]:
 
 
 def hardware(device: str | None = None) -> dict[str, Any]:
-    """Return processor, cores available to this process, memory and threads of the linear algebra."""
+    """Return the processor, the cores available to this process, the memory, and the number of threads of BLAS."""
     import scipy.linalg  # noqa: F401  (loads the libraries whose threads are counted)
     from threadpoolctl import threadpool_info
 
@@ -56,7 +56,7 @@ def hardware(device: str | None = None) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Return the commit of the source tree of this package, with -dirty if it has changes; None outside of a source tree.
+    """Return the commit of the package's source tree, with -dirty for uncommitted changes; None outside of a source tree.
 
     The environment variable GRAMLESS_COMMIT states the commit of a copy of the source tree that has no git history.
     """
@@ -73,7 +73,7 @@ def commit() -> str | None:
 
 
 def _line(path: str, name: str) -> str:
-    """Return the value of the first line "name: value" of a file of the system, empty if there is none."""
+    """Return the value of the first line "name: value" of a text file of the system, empty if no line has this name."""
     lines = Path(path).read_text().splitlines() if Path(path).exists() else []
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
@@ -88,7 +88,7 @@ def reset_peak() -> bool:
 
 
 def peak_mb() -> float:
-    """Return the peak resident memory in MB since `reset_peak` if that succeeded, else since the start of the process."""
+    """Return the peak resident memory in MB since the last successful `reset_peak`, or since the start of the process."""
     if peak := _line("/proc/self/status", "VmHWM"):
         return int(peak.split()[0]) * 1024 / 1e6
     import resource

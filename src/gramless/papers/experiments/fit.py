@@ -1,7 +1,7 @@
 """One fit of an experiment in its own process, from data to a record of plain JSON.
 
-The order is data, features, fit, predict, then cross-validation and extra metrics, so that the reported peak memory is that
-of the fit and its prediction.
+The data is loaded, the features are computed, and the estimator is fitted and predicts. Cross-validation and extra metrics
+follow last, so that the reported peak memory is the peak of the fit and of the prediction.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from gramless.papers.experiments.declarations import Gallery, Params, Spec
 from gramless.papers.experiments.environment import environment, peak_mb, reset_peak
 
 Notify = Callable[[str, Mapping[str, Any]], None]
-"""Progress callback: the stage, and its details."""
+"""Progress callback, called with the stage of a fit and a dict of details such as the iteration."""
 
 MAX_CONFUSION_CLASSES = 30
-# 10,000 test rows against 60,000 training rows in float32 are 2.4 GB.
+# Largest size of a kernel block in bytes; 10,000 test rows against 60,000 training rows in float32 take 2.4 GB.
 MAX_BLOCK_BYTES = 3_000_000_000
 # Seconds between two progress notifications.
 NOTIFY_INTERVAL = 0.1
@@ -67,7 +67,7 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
     unfitted = clone(estimator)
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     monitor = FitMonitor(notify, dataset.x_test, dataset.y_test, every=spec.evaluate_every)
-    # The last step of a pipeline receives transformed rows, which the monitor does not have.
+    # The last step of a pipeline predicts transformed rows, but the monitor has only test rows that are not transformed.
     if "callback" in last.get_params(deep=False) and (last is estimator or not spec.evaluate_every):
         last.set_params(callback=monitor)
     elif spec.evaluate_every:
@@ -133,9 +133,9 @@ def _measure(spec: Spec, params: Params, seed: int, device: str | None, notify: 
 class FitMonitor:
     """Callback of an estimator that reports progress and measures the test error every `every` iterations (0: never).
 
-    An expansion f(x) = sum a_i K(x, b_i) + bias keeps its points while its coefficients change. The kernel block between
-    test rows and points is therefore computed once, and each measurement costs one matrix product. `seconds` and
-    `cpu_seconds` are the time spent here, which is not part of the fit.
+    In a kernel expansion f(x) = sum a_i K(x, b_i) + bias, only the coefficients a_i change during a fit. The kernel block
+    between the test rows and the points b_i is therefore computed once, and each measurement of the error costs one matrix
+    product. `seconds` and `cpu_seconds` are the time spent in this callback, which is not counted as time of the fit.
     """
 
     def __init__(self, notify: Notify, x_test: Any, y_test: np.ndarray, *, every: int):
@@ -170,14 +170,14 @@ class FitMonitor:
         return max(peak - self.block_mb, self.peak_before_block_mb)
 
     def with_errors(self, history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return the history of the estimator with the test errors at their iterations."""
+        """Return the training history of the estimator, with the measured test errors added at their iterations."""
         rows = {row["n_iter"]: dict(row) for row in history}
         for n_iter, error in self.errors.items():
             rows.setdefault(n_iter, {"n_iter": n_iter})["error"] = error
         return [rows[n_iter] for n_iter in sorted(rows)]
 
     def _predict(self, estimator: Any) -> np.ndarray:
-        """Return the predictions for the test rows, for an expansion by its cached kernel block if that fits into memory."""
+        """Return the predictions for the test rows; kernel expansions use a cached kernel block if it fits into memory."""
         points = getattr(estimator, "points_", None)
         if not isinstance(points, np.ndarray) or not isinstance(self.x_test, np.ndarray):
             return estimator.predict(self.x_test)
@@ -196,7 +196,7 @@ class FitMonitor:
 
 
 def _mistakes(spec: Spec, original: Dataset, predicted: np.ndarray) -> dict[str, Any]:
-    """Return the confusion matrix and, for a `Gallery`, the first misclassified images."""
+    """Return the confusion matrix and, if the experiment has a `Gallery`, the first misclassified test images."""
     labels = np.unique(np.concatenate([original.y_train, original.y_test]))
     names = dict(zip(labels, original.class_names or map(str, labels), strict=True))
     found: dict[str, Any] = {}
@@ -228,7 +228,7 @@ def encode_pixels(pixels: np.ndarray, low: float, high: float) -> str:
 
 
 def six_digits(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Round the numbers of an entry of the history to six significant digits, because a record has hundreds of entries."""
+    """Round the numbers of an entry of the training history to six digits, because a record has hundreds of entries."""
     return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in row.items()}
 
 

@@ -1,4 +1,4 @@
-"""Pictures of the experiments beyond the papers: the atoms of a dictionary of patches, and images with small margins."""
+"""Pictures for the experiments beyond the papers: the atoms of a dictionary of patches, and images with small margins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_IMAGES_SHOWN = 48
 
 
 def atoms_and_margins(model: Any, dataset: Dataset) -> Mapping[str, Any]:
-    """Return the atoms as patches of pixels, and the test images with the smallest margins, wrong and right."""
+    """Return the atoms as patches of pixels, and the misclassified and the correct test images of smallest margin."""
     patches = model.dictionary_.patches_
     scale = np.abs(patches).max(axis=(1, 2, 3), keepdims=True)
     grey = 127.5 * (1 + patches / np.where(scale == 0, 1, scale))

@@ -1,7 +1,7 @@
-"""Measures: numbers computed from the record of a fit, beyond its metrics.
+"""Measures: numbers computed from the record of a fit, in addition to the metrics in the record.
 
 The comparisons of the claims name the functions of this module: `measure = ["late_mean", 100]` is `late_mean(100)`, and
-`late_mean(100)(record)` is the number. It is None if the record does not have the values that the measure needs.
+`late_mean(100)(record)` is the number, or None if the record does not have the values that the measure needs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gramless.papers.experiments.results import Record
 
 @dataclass(frozen=True)
 class Measure:
-    """Number computed from a record, or None if the record does not have the values that it needs.
+    """Function of the record of a fit that returns a number, or None if the record does not have the required values.
 
     `metric` is the metric that the measure summarises over the iterations; the report shows the paper's value beside this
-    metric. With `is_difference`, the tolerance is that of a difference between two settings.
+    metric. With `is_difference`, comparisons use the tolerance of a difference between two settings.
     """
 
     label: str
@@ -32,7 +32,7 @@ class Measure:
 
 
 def _measure(label: str, **fields: Any) -> Callable[[Callable[..., float | None]], Callable[..., Measure]]:
-    """Decorate a function of a record and further arguments: it then takes these arguments and returns a `Measure`."""
+    """Return a decorator: a function `f(record, *arguments)` becomes `f(*arguments)`, which returns a `Measure`."""
 
     def decorate(function: Callable[..., float | None]) -> Callable[..., Measure]:
         return lambda *arguments: Measure(label.format(*arguments), lambda record: function(record, *arguments), **fields)
@@ -46,7 +46,7 @@ def _errors(record: Record) -> dict[int, float]:
 
 
 def _late(record: Record, steps: int) -> list[float]:
-    """Return the test errors of the last `steps` iterations; an empty list if there are less than twice as many."""
+    """Return the test errors of the last `steps` iterations; an empty list if the fit has fewer than `2 * steps`."""
     errors = _errors(record)
     last = max(errors, default=0)
     return [error for n_iter, error in errors.items() if n_iter > last - steps] if last >= 2 * steps else []
@@ -60,28 +60,28 @@ def at_step(record: Record, n_iter: int) -> float | None:
 
 @_measure("mean error of the last {} iterations, %", metric="error")
 def late_mean(record: Record, steps: int) -> float | None:
-    """Measure the mean test error of the last iterations."""
+    """Measure the mean test error of the last `steps` iterations."""
     late = _late(record, steps)
     return fmean(late) if late else None
 
 
 @_measure("mean error of the first {} iterations, %")
 def early_mean(record: Record, steps: int) -> float | None:
-    """Measure the mean test error of the first iterations, which is lower the faster a solver converges."""
+    """Measure the mean test error of the first `steps` iterations, which is lower for solvers that converge faster."""
     errors = _errors(record)
     return fmean(errors[n] for n in errors if n <= steps) if max(errors, default=0) >= steps else None
 
 
 @_measure("standard deviation of the test error over the last {} iterations, %")
 def fluctuation(record: Record, steps: int) -> float | None:
-    """Measure the standard deviation of the test error over the last iterations."""
+    """Measure the standard deviation of the test error over the last `steps` iterations."""
     late = _late(record, steps)
     return stdev(late) if len(late) > 1 else None
 
 
 @_measure("change of the test error after iteration {}, %")
 def change_since(record: Record, n_iter: int) -> float | None:
-    """Measure the absolute change of the test error from iteration `n_iter` to the last one."""
+    """Measure the absolute change of the test error from iteration `n_iter` to the last iteration."""
     errors = _errors(record)
     return abs(errors[max(errors)] - errors[n_iter]) if n_iter in errors else None
 
@@ -94,7 +94,7 @@ def confused_with(record: Record, true: str, predicted: str) -> float | None:
 
 @_measure("confusion of {} and {} beyond any other, %", is_difference=True)
 def lead_of_pair(record: Record, *pair: str) -> float | None:
-    """Measure the smaller of the two confusions of a pair of classes minus the largest of other pairs, in percent."""
+    """Measure the smaller of both confusion rates of a pair of classes minus the largest rate of other pairs, in percent."""
     errors = {classes: share for classes, share in _shares(record).items() if classes[0] != classes[1]}
     own = [errors.pop(classes) for classes in (pair, pair[::-1]) if classes in errors]
     return min(own) - max(errors.values()) if own else None
@@ -109,7 +109,7 @@ def class_error(record: Record, name: str) -> float | None:
 
 @_measure("error of all digits minus that of {}, percentage points", is_difference=True)
 def easier_by(record: Record, name: str) -> float | None:
-    """Measure the error of all classes minus that of one class, in percentage points."""
+    """Measure the balanced error of all classes minus the error of one class, in percentage points."""
     error = class_error(name)(record)
     return None if error is None else record["metrics"]["balanced_error"] - error
 
@@ -122,7 +122,7 @@ def error_of_final_prediction(record: Record) -> float | None:
 
 @_measure("CPU seconds for 26 classes over CPU seconds for two")
 def cost_of_classes(record: Record) -> float | None:
-    """Measure the time to solve the equations for all classes, relative to two classes."""
+    """Measure the CPU time to solve the equations for all classes, divided by the CPU time for two classes."""
     metrics = record["metrics"]
     return metrics["solution_seconds"] / metrics["two_class_seconds"] if "two_class_seconds" in metrics else None
 
@@ -145,7 +145,7 @@ def _change(record: Record, key: str) -> float | None:
 
 
 def _shares(record: Record) -> dict[tuple[str, ...], float]:
-    """Return the confusion matrix of a record in percent of the true classes, by true and predicted class."""
+    """Return the confusion matrix in percent of the rows of each true class, as a dict by true and predicted class."""
     confusion = record.get("confusion") or {"labels": (), "counts": ()}
     names: Sequence[str] = confusion["labels"]
     return {

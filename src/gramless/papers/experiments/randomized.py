@@ -20,9 +20,9 @@ from gramless.papers.experiments.declarations import Params
 
 
 class ParallelKaczmarz(Kaczmarz):
-    """Mean of the coefficients of several Kaczmarz runs after each of their steps, eqs. (67)-(68).
+    """Mean of the coefficients of several Kaczmarz runs after each of their steps, eqs. (67)-(68) of the paper.
 
-    `Averaged` performs the runs one after another and has their mean only at the end.
+    The solver `Averaged` of the library performs the runs one after another and returns only the mean after the last run.
     """
 
     def __init__(self, block_size: int, *, tol: float = 1e-6, max_iter: int = 100, n_runs: int = 5):
@@ -40,9 +40,9 @@ class ParallelKaczmarz(Kaczmarz):
 
 
 def block_classifier(params: Params, seed: int) -> Any:
-    """Return the classifier of the paper, solved by random blocks within 4 GB, or 8 GB for blocks of 10,000.
+    """Return the classifier of the paper, solved by random blocks within 4 GB, or within 8 GB for blocks of 10,000 rows.
 
-    The tolerance is not reached, because the paper runs a fixed number of steps.
+    The solver stops after `max_iter` steps, as in the paper, before it reaches its tolerance.
     """
     block_size, max_iter, n_runs = params["block_size"], params["max_iter"], params.get("n_runs", 1)
     if params["solver"] == "nystrom_committee":
@@ -57,7 +57,7 @@ def block_classifier(params: Params, seed: int) -> Any:
 
 
 def fourier_features(params: Params, seed: int, shape: tuple[int, int]) -> Any:
-    """Return unit vectors of pixels, or the Fourier features of eqs. (69)-(75) in one of their readings."""
+    """Return a transformer to unit vectors of pixels, or to Fourier features in one reading of eqs. (69)-(75)."""
     reading = params["features"]
     if reading == "pixels":
         return UnitNormalizer()
@@ -67,20 +67,20 @@ def fourier_features(params: Params, seed: int, shape: tuple[int, int]) -> Any:
 
 
 def spectrum(images: np.ndarray, shape: tuple[int, int], dimensions: int) -> np.ndarray:
-    """Return the features of eqs. (69)-(75) with a transform of all rows of an image as one vector, or of two dimensions."""
+    """Return the features of eqs. (69)-(75), with the Fourier transform of an image as one vector or in two dimensions."""
     pixels = UnitNormalizer().fit_transform(images.astype(np.float32))
     half = pixels.shape[1] // 2
     if dimensions == 1:
         magnitudes = np.abs(np.fft.fft(pixels)[:, :half])
     else:
-        # Half of the columns is the first half of the values in the order of the paper, column by column.
+        # The paper keeps the first half of the values in the order column by column, which are half of the columns.
         magnitudes = np.abs(np.fft.fft2(pixels.reshape(-1, *shape))).transpose(0, 2, 1).reshape(len(pixels), -1)[:, :half]
     roots = UnitNormalizer().fit_transform(np.sqrt(magnitudes).astype(np.float32))
     return np.hstack([pixels, roots]) / np.float32(np.sqrt(2))
 
 
 def preprocessing(params: Params, seed: int, shape: tuple[int, ...]) -> Any:
-    """Return E1: unit norm; E2: Gaussian window (76) and unit norm; E3: Gaussian window and Fourier features."""
+    """Return the transformer E1 (unit norm), E2 (window of eq. (76), unit norm) or E3 (window, Fourier features)."""
     name = params["features"]
     if name == "E1":
         return UnitNormalizer()
@@ -88,5 +88,5 @@ def preprocessing(params: Params, seed: int, shape: tuple[int, ...]) -> Any:
 
 
 def gaussian_window(params: Params, seed: int, shape: tuple[int, ...]) -> Any:
-    """Return a Gaussian window of the decay c, given as c L^2, and unit norm."""
+    """Return a transformer with a Gaussian window of decay c, given as c L^2 for L rows of pixels, and with unit norm."""
     return make_pipeline(GaussianWindow(params["c_times_L_squared"] / shape[0] ** 2, shape=shape), UnitNormalizer())

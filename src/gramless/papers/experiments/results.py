@@ -1,7 +1,7 @@
 """The results of a run: a file with one JSON line per fit, and the statistics over the seeds of one setting.
 
-Lines are only appended, in one write that is flushed to disk. A process killed during a write leaves at most an incomplete
-last line, which readers ignore and the next append removes.
+Each line is appended in one write that is flushed to disk. A process that is killed during a write leaves at most an
+incomplete last line, which readers ignore and the next append removes.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any
 
 Record = Mapping[str, Any]
 Metric = str | Callable[[Record], float | None]
-"""Name of a metric, or function of a record that is None if the record does not have the values that it needs."""
+"""Name of a metric, or function of a record that returns None if the record does not have the required values."""
 
 _REQUIRED = ("key", "paper", "experiment", "params", "seed")
 _REQUIRED_BY_STATUS = {"done": ("metrics", "data", "history", "hardware", "versions", "commit"), "failed": ("reason",)}
 
 
 class ResultsError(RuntimeError):
-    """A line of a results file, other than an incomplete last line, is not a valid record."""
+    """Error of a results file with a line, other than an incomplete last line, that is not a valid record."""
 
 
 class Results:
-    """The records of one file, which need not exist yet."""
+    """The records in one results file, which need not exist yet."""
 
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
 
     def append(self, record: Record) -> None:
-        """Add a record and flush it to disk."""
+        """Append a record to the file and flush the file to disk."""
         line = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "ab+") as file:
@@ -46,7 +46,7 @@ class Results:
             os.fsync(file.fileno())
 
     def records(self) -> list[dict[str, Any]]:
-        """Return all complete records; a later record replaces an earlier one with the same key."""
+        """Return all complete records; a later record replaces an earlier record with the same key."""
         if not self.path.exists():
             return []
         latest: dict[str, dict[str, Any]] = {}
@@ -73,18 +73,18 @@ class Results:
 
 @dataclass(frozen=True)
 class Point:
-    """The fits with the same parameters on the same device, which differ in the seed."""
+    """Records of fits with the same parameters on the same device, which differ only in the seed."""
 
     params: Mapping[str, Any]
     device: str
     records: Sequence[Record]
 
     def values(self, metric: Metric) -> list[float]:
-        """Return the value of a metric, or of a function of the record, for each seed that has it."""
+        """Return the values of a metric, or of a function of a record, for the seeds whose records have the metric."""
         return list(self.by_seed(metric).values())
 
     def by_seed(self, metric: Metric) -> dict[int, float]:
-        """Return the value of a metric, or of a function of the record, by seed."""
+        """Return the values of a metric, or of a function of a record, by seed; seeds without a value are left out."""
         found = {r["seed"]: r["metrics"].get(metric) if isinstance(metric, str) else metric(r) for r in self.records}
         return {seed: value for seed, value in found.items() if value is not None}
 
@@ -100,7 +100,7 @@ class Point:
 
     @property
     def seeds(self) -> list[int]:
-        """Return the sorted seeds."""
+        """Return the sorted seeds of the fits."""
         return sorted({record["seed"] for record in self.records})
 
 
@@ -114,7 +114,7 @@ def points(records: Iterable[Record]) -> list[Point]:
 
 
 def on_one_device(records: Iterable[Record]) -> list[Record]:
-    """Return the fits of each setting on one device, the device with the most seeds."""
+    """Return, for each setting, the records of fits on the device that has the most seeds of this setting."""
     best: dict[str, Point] = {}
     for point in sorted(points(records), key=lambda point: (-len(point.seeds), point.device != "CPU")):
         best.setdefault(repr(sorted(point.params.items())), point)
@@ -123,7 +123,7 @@ def on_one_device(records: Iterable[Record]) -> list[Record]:
 
 
 def device_of(record: Record) -> str:
-    """Return "CPU", the name of the GPU, or the requested device."""
+    """Return the device of a fit: "CPU", the name of the GPU, or the requested device if the record has no GPU name."""
     device = record.get("device") or "cpu"
     if device.startswith("cpu"):
         return "CPU"
@@ -131,5 +131,5 @@ def device_of(record: Record) -> str:
 
 
 def contains(params: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    """Return True if the parameters `params` contain all of `where`."""
+    """Return True if `params` has all parameters of `where` with the same values."""
     return all(key in params and params[key] == value for key, value in where.items())

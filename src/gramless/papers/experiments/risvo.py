@@ -1,7 +1,7 @@
-"""Experiments of the paper "risvo": its tables, both readings of its objective, costs, support vector machines.
+"""Experiments of the paper "risvo": its tables, both readings of its objective, its costs, and support vector machines.
 
-Eq. (2) of the paper prints an expectation over the active set, and eq. (6) prints sums over it. The two readings differ in
-the ridge per active pattern, so every experiment with an active set is run with both: "mean" and "sum".
+Eq. (2) of the paper has an expectation over the active training rows, and eq. (6) has sums over the active rows. The two
+readings differ in the ridge penalty per active row, so experiments with an active set use both readings, "mean" and "sum".
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gramless.streaming.learners.ridge_sums import RidgeSums
 
 
 class PseudoInverseRiSVO(ClassifierMixin, BaseEstimator):
-    """Eqs. (5) and (6) as printed, `[A; b] = Omega^+ (K_GS + E) T`, with the kernel `<x, y>^2` and a random basis.
+    """Classifier by eqs. (5) and (6) as printed, `[A; b] = Omega^+ (K_GS + E) T`, with kernel `<x, y>^2` and random basis.
 
-    `Omega` has m rows and m + 1 columns, so the pseudo-inverse selects the solution of minimum norm. Dense in float64.
+    `Omega` has m rows and m + 1 columns for m landmarks, so the pseudo-inverse selects the solution of minimum norm.
     """
 
     rule = ActiveRule(-1.1, 1.1, -0.5, 0.5)
@@ -58,7 +58,7 @@ class PseudoInverseRiSVO(ClassifierMixin, BaseEstimator):
 
 
 class AveragedRiSVO(ClassifierMixin, BaseEstimator):
-    """Mean of the solutions of `estimator` on disjoint chunks of the rows, all with the landmarks of a common basis."""
+    """Classifier with the mean of the solutions of `estimator` on disjoint chunks of the rows, with common landmarks."""
 
     def __init__(self, estimator: RiSVOClassifier, n_chunks: int = 2):
         self.estimator = estimator
@@ -93,9 +93,9 @@ def solution_classifier(params: Params, seed: int) -> Any:
 
 
 def active_set_sizes(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
-    """Return the sizes of basis and active set, the violations of the inclusion property, and the number of steps.
+    """Return the sizes of basis and active set, violations of the inclusion property, and discarded rows of the last step.
 
-    `violation_share` is the percentage of the training rows that were discarded and satisfy the criteria of a later step.
+    `violation_share` is the percentage of the training rows that were discarded and would be active in a later step.
     """
     violations = len(getattr(model, "inclusion_violations_", ()))
     return {
@@ -108,7 +108,7 @@ def active_set_sizes(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
 
 
 def kernel_error(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
-    """Return the percentage of the kernel's trace outside the span of the landmarks, on 2,000 random rows."""
+    """Return the percentage of the trace of the kernel of 2,000 random rows that is outside the span of the landmarks."""
     sample = np.random.default_rng(0).permutation(len(data.x_train))[:2000]
     X, points = data.x_train[sample].astype(np.float64), np.asarray(model.points_, dtype=np.float64)
     K = evaluate(model.kernel_, points, points)
@@ -120,7 +120,7 @@ def kernel_error(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
 
 
 def solution_seconds(model: RiSVOClassifier, data: Dataset) -> dict[str, float]:
-    """Return the CPU seconds to solve eq. (5) for all classes and for two classes, given the sums over the patterns."""
+    """Return the CPU seconds to solve eq. (5) for all classes and for two classes, without the sums over training rows."""
     points, rows = np.asarray(model.points_, dtype=np.float64), slice(0, 2 * len(model.points_))
     features = evaluate(model.kernel_, data.x_train[rows].astype(np.float64), points)
     targets = signed_targets(np.searchsorted(model.classes_, data.y_train[rows]), len(model.classes_))

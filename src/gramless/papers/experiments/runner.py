@@ -1,7 +1,7 @@
-"""Run experiments: each fit in a separate process, its record written when it ends, finished fits skipped.
+"""Run each fit of experiments in a separate process, write its record when the fit ends, and skip finished fits.
 
-A process per fit gives an exact peak memory, isolates a crash or an out-of-memory kill, and can be stopped by Ctrl-C. The
-processes are forked from a server that has imported the library and started no thread, which costs about 0.1 s per fit.
+With one process per fit, the peak memory of a fit is exact, a crash or a lack of memory ends only one fit, and Ctrl-C stops
+a fit. Processes are forked from a server that has imported the library and started no thread, in about 0.1 s per fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gramless.papers.experiments.fit import Notify, run_fit
 from gramless.papers.experiments.results import Results
 
 _START_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-# Modules that the fork server imports once for all children, with the slow imports of the main module of the run.
+# Modules that the fork server imports once for all processes, including slow imports of the main module of the run.
 _PRELOADED = ["gramless.papers.experiments.fit", "sklearn.datasets", "numba", "typer", "rich.progress"]
 
 
@@ -36,7 +36,7 @@ _PRELOADED = ["gramless.papers.experiments.fit", "sklearn.datasets", "numba", "t
 class Event:
     """Progress of a run: "skipped", "started", "stage", "done" or "failed", for fit `number` (from 1) of `total`.
 
-    `detail` is the progress of the fit for "stage", and the record for "done" and "failed".
+    `detail` is the progress of the fit if the kind is "stage", and the record if the kind is "done" or "failed".
     """
 
     kind: str
@@ -60,9 +60,9 @@ def run(
 ) -> int:
     """Run all fits that `results` does not contain and return the number of failed fits.
 
-    `device` is passed to every estimator that has this parameter, `data` is the first folder searched for datasets, and
-    `threads` limits the threads of the linear algebra. With `any_device`, fits that `results` contains from another device
-    are not repeated. KeyboardInterrupt is raised after the current fit was stopped.
+    `device` is passed to every estimator with a parameter `device`, `data` is the first folder searched for datasets, and
+    `threads` limits the threads of the linear algebra. With `any_device`, fits that were finished on another device are not
+    repeated. Ctrl-C stops the current fit and then raises KeyboardInterrupt.
     """
     devices = {device} | ({record["device"] for record in results.records() if "device" in record} if any_device else set())
     fits = [(spec, params, seed) for spec in specs for params, seed in spec.fits()]
@@ -100,7 +100,7 @@ def run(
 def _run_in_process(
     fit: Callable[..., dict[str, Any]], data: str | os.PathLike | None, threads: int | None, notify: Notify
 ) -> dict[str, Any]:
-    """Return the status of a fit with its record, or with the reason of its failure."""
+    """Run a fit in a child process; return the status of the fit, with the record or with the reason of a failure."""
     context: Any = multiprocessing.get_context(_START_METHOD)
     if _START_METHOD == "forkserver":
         context.set_forkserver_preload(_PRELOADED)
@@ -110,7 +110,7 @@ def _run_in_process(
         with _delayed_interrupts():
             process.start()
         sender.close()
-        # End of file before a result: the process was killed, usually because memory ran out.
+        # EOFError: the process ended without a result, usually because the system killed it when memory ran out.
         with contextlib.suppress(EOFError):
             while True:
                 kind, detail = receiver.recv()
@@ -130,7 +130,7 @@ def _run_in_process(
 def _child(
     connection: Connection, fit: Callable[..., dict[str, Any]], data: str | os.PathLike | None, threads: int | None
 ) -> None:
-    # Ctrl-C is sent to the whole process group; the parent ends this process itself.
+    # Ignore Ctrl-C, which the terminal sends to all processes of the group: the parent process stops this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     if data is not None:
@@ -148,7 +148,7 @@ def _child(
 
 
 def _exit_with_parent() -> None:
-    """End this process when the parent has ended, because a killed parent cannot stop its fit."""
+    """End this process when its parent process has ended, because a killed parent cannot stop this process."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "a fit runs in a child process"
     parent.join()
@@ -157,21 +157,21 @@ def _exit_with_parent() -> None:
 
 @contextlib.contextmanager
 def _delayed_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM to the end of the block.
+    """Context manager that delays Ctrl-C and SIGTERM to the end of its block.
 
-    Processes started in the block inherit the blocked Ctrl-C. Otherwise Ctrl-C would also end the fork server, with a
-    traceback.
+    Processes that are started in the block inherit the blocked signal of Ctrl-C. Without this, Ctrl-C would also end the
+    fork server, with a traceback.
     """
     received: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     try:
         previous = {number: signal.signal(number, lambda number, _: received.append(number)) for number in numbers}
-    except ValueError:  # handlers can be set in the main thread only, and signals are delivered only there
+    except ValueError:  # only the main thread can set signal handlers, and only the main thread receives signals
         yield
         return
     blocked = None
     if hasattr(signal, "pthread_sigmask"):
-        resource_tracker.ensure_running()  # a fork server that is started later would unblock Ctrl-C
+        resource_tracker.ensure_running()  # a later start of the tracker, with the fork server, would unblock Ctrl-C
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,7 +1,8 @@
 """Experiments of the paper "smo": its table of kernels, its two algorithms, and one-vs-one against one-vs-rest.
 
-The paper names cleaning steps only in the last rows of its table, and neither the cells nor the normalisation of its
-histograms of gradients. The other rows are therefore run on unchanged and on trimmed images, with two kinds of histograms.
+The paper names the cleaning of images only in the last rows of its table. It does not state the cells and the normalisation
+of its histograms of gradients. The experiments therefore run the other rows of the table on unchanged and on trimmed images,
+with two kinds of histograms.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gramless.papers.experiments.declarations import Params
 
 
 def pixels_and_gradients(params: Params, seed: int, histograms: Mapping[str, Mapping[str, Any]]) -> Any:
-    """Return a transformer to the pixels of the cleaned images in [0, 1], followed by histograms of their gradients."""
+    """Return a transformer of images to cleaned pixels in [0, 1], optionally followed by histograms of gradients."""
     cleaning = {
         "deskewed": Deskew("moments" if "moments" in params["images"] else "hough"),
         "trimmed": Crop(),
@@ -42,7 +43,7 @@ def _gaussian(sigma: float) -> RBF:
 
 
 def _kernel(params: Params) -> Any:
-    """Return the kernel of a row of the table on the columns that it uses; for "mkl", the list of kernels."""
+    """Return the kernel of a row of the paper's table, on the columns that the kernel uses; for "mkl", a list of kernels."""
     n_pixels = params.get("n_pixels", 784)
     pixels, gradients = slice(0, n_pixels), slice(n_pixels, None)
     k1, k2, k3 = Columns(_gaussian(7), pixels), Columns(_gaussian(4), gradients), Columns(Linear(), gradients)
@@ -60,10 +61,10 @@ def _kernel(params: Params) -> Any:
 
 
 def classifier(params: Params, seed: int, positive_weights: Mapping[str, float], weight_penalty: float) -> Any:
-    """Return the one-vs-rest support vector machines of a row, with C = 10 for the negative class.
+    """Return the one-vs-rest support vector machines of a row of the paper's table, with C = 10 for the negative class.
 
-    Multiple kernel learning has other weights in each one-vs-rest problem. With `solver="simple_smo"` the algorithms are
-    those of the paper.
+    Multiple kernel learning has separate kernel weights for each one-vs-rest problem. The grid parameter
+    `solver="simple_smo"` selects the algorithms of the paper.
     """
     settings = {
         "C": 10.0,
@@ -84,6 +85,6 @@ def classifier_of_strategy(params: Params, seed: int) -> Any:
 
 
 def error_of_probabilities(estimator: Any, dataset: Dataset) -> Mapping[str, float]:
-    """Return the error of the class with the highest probability."""
+    """Return the percentage of test rows for which the class with the highest probability is wrong."""
     predicted = estimator.classes_[estimator.predict_proba(dataset.x_test).argmax(axis=1)]
     return {"error_of_probabilities": 100 * float(np.mean(predicted != dataset.y_test))}

@@ -1,4 +1,4 @@
-"""Report of the papers' experiments: an HTML page with the papers' values beside the measured ones."""
+"""Report of the papers' experiments: an HTML page with the papers' values beside the measured values."""
 
 from gramless.papers.report.page import page, write_report
 

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 _SIZE = (380, 270)
 _MOST_MARKERS = 14  # largest number of markers on a line; more markers would hide the line
 _MOST_LEVELS = 3  # largest number of values of the paper that are drawn as horizontal lines
-_FEWEST_POINTS = 3  # shorter lines are easier to read in the table
+_FEWEST_POINTS = 3  # smallest number of points of a line in a chart; fewer values are easier to read in a table
 _COLOURS = 8
 PaperPoint = tuple[float, float, int]
-"""Value of the paper: x, y, and the number of the colour of its line."""
+"""Value of the paper as a point in a chart: x, y, and the index of the colour of the line to which the point belongs."""
 
 
 @dataclass(frozen=True)
 class ChartLine:
-    """Line through points in order of x, with optional half-widths of its band, and the number of its colour."""
+    """Line through points in order of x; `spread` is the half-width of the band, `colour` the index of the colour."""
 
     name: str
     x: Sequence[float]
@@ -41,7 +41,7 @@ class ChartLine:
 
 
 def figures(view: Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Return a figure for each value of the facet of a view; none if no line has enough points."""
+    """Return a figure for each value of the facet of a view, without figures in which no line has enough points."""
     varied = varying_among([record["params"] for record in records])
     series = view.series or tuple(key for key in varied if key not in (view.facet, view.x))
     names = dict.fromkeys(name_of(record["params"], series) for record in records)
@@ -70,7 +70,7 @@ def figures(view: Curve, spec: Spec, records: Sequence[Record]) -> list[dict[str
 
 
 def _named_rows(view: Curve, records: Sequence[Record], series: Sequence[str]) -> list[tuple[str, list[Any]]]:
-    """Return the name of each line with its rows (x, y, half-width of the band): a line per fit, or per series of means."""
+    """Return name and rows (x, y, half-width of the band) of each line: a line per fit, or a line of means per series."""
     if isinstance(view, History):
         return [
             (
@@ -93,13 +93,13 @@ def draw(
     at_x: Sequence[PaperPoint] = (),
     title: str = "",
 ) -> str:
-    """Return a chart as an SVG element, with the paper's values for all x (`levels`) and at one x each."""
+    """Return a chart as an SVG element, with the paper's values as horizontal lines (`levels`) or as points (`at_x`)."""
     axes = new_axes(*_SIZE)
     x_label = "seconds" if view.x == "seconds" else label(view.x)
     if view.log_x:
         axes.set_xscale("log")
     floor = -math.inf
-    if view.log_y:  # smaller values, which a logarithmic axis cannot show, are drawn at the smallest positive value
+    if view.log_y:  # values of at most 0 are drawn at the smallest positive value
         values = [y for line in lines for y in (*line.y, *np.subtract(line.y, line.spread or 0.0))]
         floor = min((y for y in values if y > 0), default=-math.inf)
     if floor > 0:
@@ -142,7 +142,7 @@ def draw(
 
 
 def legend(lines: Sequence[ChartLine], levels: Sequence[Reference], at_x: Sequence[PaperPoint]) -> list[dict[str, str]]:
-    """Return the names of the lines and signs of a chart with their CSS classes."""
+    """Return the entries of the legend of a chart, each with a CSS class, a sign and a name."""
     names = {line.name: line.colour for line in lines if line.name}
     entries = [{"kind": f"swatch c{colour}", "sign": "", "name": name} for name, colour in names.items()]
     if levels:
@@ -155,14 +155,14 @@ def legend(lines: Sequence[ChartLine], levels: Sequence[Reference], at_x: Sequen
 
 
 def _set_ticks(axes: Axes) -> None:
-    """Set round ticks on both axes."""
+    """Set ticks at round numbers on both axes."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     for axis, most in ((axes.xaxis, 7), (axes.yaxis, 5)):
         low, high = axis.get_view_interval()
         decades = math.log10(high / low) if axis.get_scale() == "log" else 0.0
         factors = (1.0,) if decades > 3 else (1.0, 3.0) if decades > 1.5 else (1.0, 2.0, 5.0)
-        # Within a factor of five, equal steps give more round numbers.
+        # If the logarithmic axis spans less than a factor of five, equally spaced ticks have rounder numbers.
         equal_steps = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
         axis.set_major_locator(equal_steps if decades < 0.7 else LogLocator(subs=factors, numticks=7))
         axis.set_minor_locator(NullLocator())

@@ -1,7 +1,7 @@
-"""Numbers, metrics, parameters and claims as text, and the setting that represents an experiment.
+"""Conversion of numbers, metrics, parameters and claims to text, and choice of the setting that represents an experiment.
 
 The headline of an experiment is one setting, with the mean and standard deviation of its test error over the seeds: the
-declared one, else the one with the smallest cross-validated error, else the one with the smallest mean test error.
+declared setting, else the setting with the smallest cross-validated error, else the setting with the smallest mean error.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ PERCENTAGES = {name for name, label in LABELS.items() if label.endswith("%")}
 CHOSEN_ON_THE_TEST_ROWS = "smallest mean error on the test rows, which is optimistic"
 CHOSEN_BY_CROSS_VALIDATION = "smallest cross-validated error on the training rows"
 THE_ONLY_ONE = "the only setting"
-_MOST_VALUES_SHOWN = 3  # measured values in a row of the table; the comparisons of a claim list all of them
+_MOST_VALUES_SHOWN = 3  # largest number of measured values in the row of a claim; the comparisons list all values
 
 
 @dataclass(frozen=True)
 class Headline:
-    """Point that represents an experiment, and how it was chosen."""
+    """Setting (`point`) that represents an experiment, and how the setting was chosen."""
 
     point: Point
     chosen: str
 
 
 def headline(spec: Spec, records: Iterable[Record], where: Mapping[str, Any] | None = None) -> Headline | None:
-    """Return the headline of the fits, or of those that have the parameters `where`."""
+    """Return the headline of the fits whose parameters contain `where` (by default of all fits), or None without fits."""
     candidates = [point for point in points(records) if contains(point.params, where or {}) and point.values("error")]
     if not candidates:
         return None
@@ -70,7 +70,7 @@ def headline(spec: Spec, records: Iterable[Record], where: Mapping[str, Any] | N
 
 
 def group_by(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
-    """Return the items by key, in order of appearance."""
+    """Group items by key, in order of appearance."""
     groups: dict[Any, list[Any]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -84,13 +84,13 @@ def varying_among(grid: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def paper_value(references: Iterable[Reference], params: Mapping[str, Any], metric: str) -> Reference | None:
-    """Return the paper's value for these parameters, the most specific one if several match."""
+    """Return the paper's value for these parameters; if several values match, the value with the most parameters."""
     matching = [r for r in references if r.metric == metric and contains(params, r.params)]
     return max(matching, key=lambda reference: len(reference.params), default=None)
 
 
 def name_of(params: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Return the name of a series: strings as they are, numbers with the name of their parameter."""
+    """Return the name of a line in a chart from parameter values: strings alone, numbers with the parameter name."""
     given = [(key, params[key]) for key in keys if params.get(key) is not None]
     return ", ".join(v.replace("_", " ") if isinstance(v, str) else parameter(key, v) for key, v in given)
 
@@ -101,7 +101,7 @@ def label(key: str) -> str:
 
 
 def value(key: str, number: Any) -> str:
-    """Return a metric as a cell of a table."""
+    """Return the value of a metric as text for a cell of a table."""
     if not isinstance(number, int | float) or isinstance(number, bool):
         return "–" if number is None else str(number)
     if key in PERCENTAGES:
@@ -123,7 +123,7 @@ def plain_number(number: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds with a unit of suitable size."""
+    """Return a time in seconds as text in milliseconds, seconds, minutes or hours."""
     if seconds < 0.0995:
         return f"{1000 * seconds:.0f} ms"
     if seconds < 120:
@@ -137,35 +137,35 @@ def counted(number: int, noun: str) -> str:
 
 
 def date(seconds: float) -> str:
-    """Return the day of a time in seconds since 1970, UTC."""
+    """Return the date in UTC of a time in seconds since 1970."""
     return time.strftime("%Y-%m-%d", time.gmtime(seconds))
 
 
 def memory(megabytes: float) -> str:
-    """Return megabytes, or gigabytes from 1,000 MB on."""
+    """Return a size in MB as text in MB, or in GB from 1,000 MB on."""
     return f"{megabytes:,.0f} MB" if megabytes < 1000 else f"{megabytes / 1000:.2f} GB"
 
 
 def mean_and_spread(metric: str, point: Point) -> str:
-    """Return the mean of a metric over the seeds, with the standard deviation if there are several."""
+    """Return the mean of a metric over the seeds as text, with the standard deviation if there are several seeds."""
     spread = point.spread(metric)
     return value(metric, point.mean(metric)) + (f" ± {value(metric, spread)}" if spread is not None else "")
 
 
 def setting(given: Any) -> str:
-    """Return the value of a parameter as a cell of a table."""
+    """Return the value of a parameter as text for a cell of a table."""
     if isinstance(given, bool):
         return "yes" if given else "no"
     return "–" if given is None else plain_number(given)
 
 
 def parameters(params: Mapping[str, Any]) -> str:
-    """Return the parameters of a grid point on one line."""
+    """Return the parameters of a grid point as one line of text."""
     return ", ".join(parameter(name, given) for name, given in params.items()) or "all"
 
 
 def parameter(name: str, given: Any) -> str:
-    """Return a parameter with its value; a boolean as its name, or "no" and its name."""
+    """Return a parameter and its value as text; a boolean parameter is its name, preceded by "no" if it is False."""
     if isinstance(given, bool):
         return label(name) if given else f"no {label(name)}"
     return f"{label(name)} {plain_number(given)}"
@@ -175,7 +175,7 @@ def parameter(name: str, given: Any) -> str:
 
 
 def claim_values(result: ClaimResult, paper: str) -> dict[str, Any]:
-    """Return the row of a claim: its statement, the printed value, ours, the verdict, its cause and the comparisons."""
+    """Return the values for a claim in the report: statement, printed and measured value, verdict, cause and comparisons."""
     claim, checks = result.claim, result.checks
     n_holding = sum(check.holds for check in checks)
     printed = list(dict.fromkeys(str(c.other) for c in claim.comparisons if isinstance(c.other, Printed)))
@@ -198,7 +198,7 @@ def claim_values(result: ClaimResult, paper: str) -> dict[str, Any]:
 
 
 def _ours(result: ClaimResult) -> str:
-    """Return the measured values of a claim, or the number of comparisons that hold if there are many."""
+    """Return the measured values of a claim, or if there are too many, the number of comparisons that hold."""
     checks = [check for check in result.checks if check.comparison.reading in ("", result.reading)] or list(result.checks)
     if not checks:
         return "–"
@@ -208,7 +208,7 @@ def _ours(result: ClaimResult) -> str:
 
 
 def _unit(comparisons: Sequence[Comparison]) -> str:
-    """Return the percent sign if all values of the comparisons are percentages."""
+    """Return the percent sign if all values of the comparisons are percentages, else an empty string."""
     return " %" if comparisons and all(_label(c).endswith("%") and c.factor is None for c in comparisons) else ""
 
 
@@ -217,7 +217,7 @@ def _label(comparison: Comparison) -> str:
 
 
 def _measured(check: Check) -> str:
-    """Return the measured value of a comparison, and that of the other setting of ours if there is one."""
+    """Return the measured value of a comparison, or for two measured settings both values or their ratio."""
     if not isinstance(check.other, Point):
         return _with_spread(check.one, check.comparison)
     if check.comparison.factor is not None:
@@ -257,13 +257,13 @@ def _check_values(check: Check) -> dict[str, str]:
 
 
 def _with_spread(point: Point, comparison: Comparison) -> str:
-    """Return the mean and the standard deviation, numbers without a fixed format with the digits of the deviation."""
+    """Return mean and standard deviation as text; the deviation sets the digits of metrics without a fixed format."""
     metric = comparison.metric
     if metric in PERCENTAGES or metric.endswith("seconds"):
         return mean_and_spread(metric, point)
     mean, spread = point.mean(comparison.measure), point.spread(comparison.measure)
     if not mean or not spread:
         return value(metric, mean)
-    # One digit of the spread, two if the first is 1.
+    # Show one significant digit of the standard deviation, or two digits if the first digit is 1.
     digits = max(0, -math.floor(math.log10(spread)) + (f"{spread:e}"[0] == "1"))
     return f"{mean:,.{digits}f} ± {spread:,.{digits}f}"

@@ -1,8 +1,8 @@
 """Report of experiments as one self-contained HTML page.
 
-The page opens with one table of the claims of all papers. A chapter per paper with its experiments and figures follows, then
+The page begins with a table of the claims of all papers. A chapter for each paper with experiments and figures follows, then
 the errors of all experiments. Style, script, charts and images are inside the page, which has a dark color scheme and a
-layout for phones. The modules of this package select records and draw charts; the templates write the page, and jinja2
+layout for phones. The modules of this package select records and draw charts. The templates contain the HTML, and jinja2
 escapes all text.
 """
 
@@ -31,7 +31,7 @@ from gramless.papers.report.peers import peers
 
 
 def write_report(specs: Sequence[Spec], records: Sequence[Record], path: str | os.PathLike, **options: Any) -> Path:
-    """Write the report, with the options of `page`, to a file that is replaced only when the new one is complete."""
+    """Write the report to a file, which is replaced when the new report is complete; `options` are options of `page`."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as part:
@@ -48,10 +48,10 @@ def page(
     benchmarks: str | os.PathLike | None = None,
     results: str = "",
 ) -> str:
-    """Return the report of `records` as text.
+    """Return the report of `records` as HTML text.
 
-    `missing` is the number of fits that were not run yet, `benchmarks` the folder of the benchmark records, and `results`
-    the address of the records for a link.
+    `missing` is the number of fits that were not run yet, `benchmarks` is the folder of the benchmark records, and `results`
+    is the address to which the page links for the records.
     """
     try:
         import jinja2
@@ -68,7 +68,7 @@ def page(
         {
             "name": name,
             "about": CHAPTERS[name],
-            # Claims refer to the paper's data, which the quick forms do not use.
+            # Claims refer to the paper's data, which the quick forms of the experiments do not use.
             "claims": [] if quick else [claim_values(check_claim(claim, name, found), name) for claim in claims(name)],
             "experiments": [_experiment(spec, found.get((name, spec.name), []), quick) for spec in group],
         }
@@ -81,7 +81,7 @@ def page(
         n_failed=len(records) - len(done),
         missing=missing,
         quick=quick,
-        # The quick forms have no values of the papers, so the columns for them are left out.
+        # Quick forms of experiments have no values of the papers, so the columns for these values are left out.
         compare=any(reference.metric == "error" for spec in specs for reference in spec.references),
         chapters=chapters,
         n_claims=len(stated),
@@ -112,7 +112,7 @@ def _experiment(spec: Spec, records: Sequence[Record], quick: bool) -> dict[str,
 
 
 def _views(spec: Spec, done: Sequence[Record], quick: bool) -> list[dict[str, Any]]:
-    """Return the views of an experiment that have something to show; a figure for each facet of a chart."""
+    """Return the views of an experiment that are not empty; a chart with facets gives one figure for each facet."""
     shown: list[dict[str, Any]] = []
     for view in spec.views:
         if isinstance(view, Curve):
@@ -127,7 +127,7 @@ def _views(spec: Spec, done: Sequence[Record], quick: bool) -> list[dict[str, An
 
 
 def _results_table(view: Table, spec: Spec, records: Sequence[Record], quick: bool) -> dict[str, Any]:
-    """Return a table with a row per grid point: our values, the paper's, the difference, and the command that repeats it."""
+    """Return a table with one row per grid point: measured values, the paper's values, differences, and a command."""
     grid = list(map(repr, spec.grid))
     rows = sorted(points(records), key=lambda row: grid.index(repr(row.params)) if repr(row.params) in grid else len(grid))
     metrics = [metric for metric in view.metrics if any(row.values(metric) for row in rows)]
@@ -169,12 +169,12 @@ def data_url(pixels: str, shape: Sequence[int]) -> str:
 
 
 def caption(record: Record) -> str:
-    """Return the setting, the seed and the error of a fit."""
+    """Return the caption of a fit: its parameters, its seed and its error."""
     return f"{parameters(record['params'])}, seed {record['seed']}: {record['metrics']['error']:.2f} % error"
 
 
 def _warnings(done: Sequence[Record]) -> list[Mapping[str, Any]]:
-    """Return each distinct warning once, ignoring its numbers, with the number of fits and the experiments."""
+    """Return the warnings of the fits, each with its number of fits and experiments; numbers in warnings are ignored."""
     messages = [(record, warned["message"]) for record in done for warned in record.get("warnings", [])]
     groups = group_by(messages, lambda one: re.sub(r"[0-9][0-9.,e+-]*", "#", one[1]))
     return [

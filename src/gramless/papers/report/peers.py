@@ -1,4 +1,4 @@
-"""Benchmarks against other packages: the tables of `peers.toml`, from records such as those in `benchmarks/results`."""
+"""Benchmarks against other packages: the tables that `peers.toml` declares, from records as in `benchmarks/results`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def peers(folder: Path) -> list[dict[str, Any]]:
 
 
 def _errors_and_ranks(records: Any) -> tuple[list[dict[str, str]], dict[str, str]]:
-    """Return the errors of the methods that have records of all tables, averaged over their common seeds, and mean ranks."""
+    """Return errors averaged over common seeds, and mean ranks, of the methods that have records of all datasets."""
     import pandas as pd
 
     parts = [dict(zip(("table", "seed", "method"), key.split("/"), strict=True)) for key in records["results"]]
@@ -67,7 +67,7 @@ def _errors_and_ranks(records: Any) -> tuple[list[dict[str, str]], dict[str, str
 
 
 def _machine(environment: Mapping[str, Any]) -> str:
-    """Return processor and versions, which benchmarks store in two formats."""
+    """Return the processor and the package versions of a benchmark as text; the records have one of two formats."""
     hardware = environment.get("hardware") or {}
     processor = hardware.get("cpu") or environment.get("processor") or ""
     cores = hardware.get("cores") or environment.get("cores")
