@@ -1,7 +1,7 @@
 """Array operations that the array API standard lacks, for NumPy arrays, torch tensors and SciPy sparse matrices.
 
-Code elsewhere calls operations of the standard through `namespace(x)`, and those of this file for products into a given
-buffer, in-place elementwise functions, factorisations that overwrite their input, and moves between devices.
+Other modules call operations of the standard through `namespace(x)`. This module adds products into a given buffer, in-place
+elementwise functions, factorisations that overwrite their input, and copies between devices.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gramless._core.tuning import TUNING
 
 try:
     from array_api_compat import array_namespace, is_torch_array
-except ImportError:  # scikit-learn contains a copy
+except ImportError:  # scikit-learn contains a copy of array_api_compat
     from sklearn.externals.array_api_compat import array_namespace, is_torch_array
 
 
 Array: TypeAlias = Any
-"""A NumPy array or torch tensor; functions that also accept CSR matrices or `gramless._core.grid.GridRows` state it."""
+"""A NumPy array or torch tensor; some functions also accept SciPy CSR matrices or `gramless._core.grid.GridRows`."""
 
 
 class NotPositiveDefiniteError(ArithmeticError):
@@ -54,12 +54,12 @@ def is_sparse(x: Any) -> TypeGuard[Any]:
 
 
 def is_grid(x: Any) -> bool:
-    """Return True for `GridRows`."""
+    """Return True if `x` is a `GridRows` matrix, whose entries are stored as bytes."""
     return isinstance(x, _grid.GridRows)
 
 
 def import_torch() -> Any:
-    """Return the torch module, or raise an error with the installation command."""
+    """Import and return torch; raise `ImportError` with the installation command if torch is not installed."""
     try:
         import torch
     except ImportError as error:
@@ -70,14 +70,14 @@ def import_torch() -> Any:
 
 
 def device_of(x: Array) -> str:
-    """Return `"cpu"` for NumPy and sparse data, `"torch:cpu"` or `"cuda:0"` etc. for tensors."""
+    """Return the device of `x` as text: `"cpu"` for NumPy and sparse data; `"torch:cpu"`, `"cuda:0"` etc. for tensors."""
     if not is_torch(x):
         return "cpu"
     return "torch:cpu" if x.device.type == "cpu" else str(x.device)
 
 
 def resolve_device(device: Device, X: Array | None = None) -> str:
-    """Return the parameter `device` as one of `"cpu"`, `"torch:cpu"` and `"cuda:<index>"`."""
+    """Return the device that the parameter `device` selects for `X`: `"cpu"`, `"torch:cpu"` or `"cuda:<index>"`."""
     if device is None or device == "auto":
         if is_torch(X):
             return device_of(X)
@@ -98,9 +98,9 @@ def resolve_device(device: Device, X: Array | None = None) -> str:
 
 
 def to_device(x: Array, device: str, dtype: Any = None) -> Array:
-    """Return `x` on a resolved device in a NumPy `dtype`, without a copy if nothing changes.
+    """Return `x` on a device that `resolve_device` returned, in a NumPy `dtype`; return `x` itself if nothing changes.
 
-    Sparse rows become dense on every device except the CPU.
+    Sparse rows become dense tensors on every device except `"cpu"`.
     """
     if sp.issparse(x):
         if device != "cpu":
@@ -113,14 +113,14 @@ def to_device(x: Array, device: str, dtype: Any = None) -> Array:
     target = "cpu" if device == "torch:cpu" else device
     kind = None if dtype is None else getattr(torch, np.dtype(dtype).name)
     if isinstance(x, np.ndarray) and not x.flags.writeable:
-        x = x.copy()  # torch warns about tensors over read-only memory
+        x = x.copy()  # torch warns if a tensor shares the memory of a read-only array
     return torch.as_tensor(x, device=target, dtype=kind)
 
 
 def copied_ahead(x: Array, device: str, dtype: Any) -> Array:
-    """Return a NumPy array on a CUDA device in a NumPy `dtype`, copied while kernels run; other arrays unchanged.
+    """Copy a NumPy array to a CUDA device, in a NumPy `dtype`, while CUDA kernels run; return other arrays unchanged.
 
-    Copies in the stream of the kernels would wait for all kernels that other threads have started.
+    A copy in the CUDA stream of the kernels would wait for all kernels that other threads have started before.
     """
     if not device.startswith("cuda") or not isinstance(x, np.ndarray):
         return x
@@ -130,19 +130,19 @@ def copied_ahead(x: Array, device: str, dtype: Any) -> Array:
     with torch.cuda.stream(stream):
         copied = pinned.to(device, non_blocking=True)
     stream.synchronize()
-    # The allocator must not reuse the memory for the next copy before the kernels have read it.
+    # Without this call torch's allocator may reuse the memory for the next copy before kernels have read this copy.
     copied.record_stream(torch.cuda.default_stream(device))
     return copied
 
 
 @cache
 def _copy_stream(device: str) -> Any:
-    """Return the stream for copies to a device; torch's allocator caches memory for each stream."""
+    """Return the CUDA stream for copies to a device; all copies share one, because torch caches memory for each stream."""
     return import_torch().cuda.Stream(device)
 
 
 def _dense_on_device(X: Any, device: str, dtype: Any) -> Array:
-    """Return sparse rows as a dense tensor, converted in parts of bounded size."""
+    """Convert sparse rows to a dense tensor on a device, a few rows at a time to bound the temporary memory."""
     torch = import_torch()
     kind = np.dtype(X.dtype if dtype is None else dtype)
     target = "cpu" if device == "torch:cpu" else device
@@ -161,7 +161,7 @@ def to_numpy(x: Array) -> np.ndarray:
 
 
 def in_namespace_of(x: Array, reference: Any) -> Array:
-    """Return `x` as a tensor if `reference` is one, else as a NumPy array."""
+    """Return `x` unchanged if `reference` is a tensor, else as a NumPy array."""
     return x if is_torch(reference) else to_numpy(x)
 
 
@@ -178,31 +178,31 @@ def numpy_dtype(x: Array) -> np.dtype:
 
 
 def astype(x: Array, dtype: Any) -> Array:
-    """Return `x` in a NumPy dtype, without a copy if it has that dtype."""
+    """Convert `x` to a NumPy dtype; an array that has the dtype already is not copied."""
     if is_torch(x):
         return x.to(getattr(import_torch(), np.dtype(dtype).name))
     return x.astype(dtype, copy=False)
 
 
 def to_half(x: Array, name: str) -> Array:
-    """Return a tensor in `"float16"` or `"bfloat16"`."""
+    """Convert a tensor to the half-precision dtype `"float16"` or `"bfloat16"`."""
     if not is_torch(x) or name not in ("float16", "bfloat16"):
         raise ValueError(f"half-precision storage is 'float16' or 'bfloat16', of tensors (device='cuda'); got {name!r}")
     return x.to(getattr(import_torch(), name))
 
 
 def device_out_of_memory(x: Array) -> tuple[type[BaseException], ...]:
-    """Return the exceptions that torch raises if the device of `x` has no free memory; none for NumPy arrays."""
+    """Return the exception types that torch raises if the GPU of a tensor has no free memory; an empty tuple for arrays."""
     return (import_torch().cuda.OutOfMemoryError,) if is_torch(x) else ()
 
 
 def release_device_memory() -> None:
-    """Free the memory that torch's allocator caches."""
+    """Free the unused GPU memory that torch's allocator caches."""
     import_torch().cuda.empty_cache()
 
 
 def empty(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
-    """Return an uninitialised array with the namespace, device and, unless given, dtype of `reference`."""
+    """Return an uninitialised array with the namespace and device of `reference`, and with its dtype if `dtype` is None."""
     if is_torch(reference):
         torch = import_torch()
         kind = reference.dtype if dtype is None else getattr(torch, np.dtype(dtype).name)
@@ -211,10 +211,10 @@ def empty(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
 
 
 def empty_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return an uninitialised NumPy array that, if large, starts at the boundary of a cache line.
+    """Return an uninitialised NumPy array; a large array starts at the boundary of a cache line.
 
-    An array of `np.empty` starts 16 bytes after such a boundary: every second vector load crosses a boundary, and compiled
-    products take 50 % more time.
+    A large array of `np.empty` starts 16 bytes after such a boundary. Every second vector load then crosses a boundary, and
+    compiled products take 50 % more time.
     """
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
@@ -227,14 +227,14 @@ def empty_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def zeros(shape: tuple[int, ...], reference: Array, dtype: Any = None) -> Array:
-    """Return an array of zeros with the namespace, device and, unless given, dtype of `reference`."""
+    """Return an array of zeros with the namespace and device of `reference`, and with its dtype if `dtype` is None."""
     out = empty(shape, reference, dtype)
     out[...] = 0
     return out
 
 
 def canonical_csr(X: Any) -> Any:
-    """Return sparse rows as CSR with sorted and unique column indices; `X` is unchanged."""
+    """Convert a sparse matrix `X` to CSR with sorted and unique column indices; `X` is unchanged."""
     rows = X.tocsr()
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -243,7 +243,7 @@ def canonical_csr(X: Any) -> Any:
 
 
 def copied(x: Array, out: Array | None) -> Array:
-    """Return a copy of `x`, in `out` if given."""
+    """Return a copy of `x`, written into `out` if given."""
     if out is None:
         return x + 0
     out[...] = x
@@ -251,14 +251,14 @@ def copied(x: Array, out: Array | None) -> Array:
 
 
 def take_rows(x: Array, idx: Any) -> Array:
-    """Return rows of `x`; `idx` is a slice or a NumPy integer array."""
+    """Return the rows of `x` that `idx`, a slice or a NumPy integer array, selects."""
     if isinstance(idx, slice):
-        return x if idx == slice(None) else x[idx]  # SciPy would copy all rows
+        return x if idx == slice(None) else x[idx]  # SciPy would copy all rows of a sparse matrix
     return x[indices(idx, x)] if is_torch(x) else x[idx]
 
 
 def submatrix(x: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
-    """Return the submatrix of the given rows and columns."""
+    """Return the submatrix of `x` with the given rows and columns."""
     return x[indices(rows, x)[:, None], indices(columns, x)]
 
 
@@ -270,13 +270,13 @@ def indices(idx: np.ndarray, reference: Array) -> Array:
 
 
 def check_same_columns(X: Array, Y: Array) -> None:
-    """Raise ValueError if two sets of rows have different numbers of columns; compiled loops do not check bounds."""
+    """Raise `ValueError` if `X` and `Y` have different numbers of columns, because compiled loops do not check bounds."""
     if X.shape[1] != Y.shape[1]:
         raise ValueError(f"rows with {X.shape[1]} columns cannot be compared with rows with {Y.shape[1]} columns")
 
 
 def dot(X: Array, Y: Array, out: Array | None = None) -> Array:
-    """Return `X @ Y.T` as a dense block, in `out` if given; either side may be CSR or `GridRows`."""
+    """Return `X @ Y.T` as a dense block, written into `out` if given; `X` and `Y` may be CSR matrices or `GridRows`."""
     check_same_columns(X, Y)
     if is_grid(X) and is_grid(Y):
         from gramless._core.compiled.integer_products import integer_products
@@ -293,9 +293,9 @@ def dot(X: Array, Y: Array, out: Array | None = None) -> Array:
 
 
 def as_flat(block: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return the memory of a block with contiguous rows as one array, and the distance between row starts.
+    """Return the memory of a block with contiguous rows as a 1D view, and the distance between row starts in elements.
 
-    Compiled loops are vectorised for one contiguous array, and `block` may be part of a larger one.
+    Compiled loops need a contiguous array for vectorisation, and `block` may be a part of a larger matrix.
     """
     stride = block.strides[0] // block.itemsize
     return as_strided(block, (max(0, block.shape[0] - 1) * stride + block.shape[1],), (block.itemsize,)), stride
@@ -309,7 +309,7 @@ def has_contiguous_rows(block: Array) -> bool:
 
 
 def matmul(A: Array, B: Array, out: Array | None = None) -> Array:
-    """Return `A @ B`, in `out` if given."""
+    """Return `A @ B`, written into `out` if given."""
     if is_torch(A):
         return import_torch().matmul(A, B, out=out)
     return np.matmul(A, B, out=out)
@@ -327,17 +327,17 @@ def square_norms(X: Array) -> Array:
 
 
 def exp_(x: Array) -> Array:
-    """Compute the exponential in place."""
+    """Replace every entry by its exponential, in place."""
     return x.exp_() if is_torch(x) else np.exp(x, out=x)
 
 
 def tanh_(x: Array) -> Array:
-    """Compute the hyperbolic tangent in place."""
+    """Replace every entry by its hyperbolic tangent, in place."""
     return x.tanh_() if is_torch(x) else np.tanh(x, out=x)
 
 
 def sqrt_(x: Array) -> Array:
-    """Compute the square root in place."""
+    """Replace every entry by its square root, in place."""
     return x.sqrt_() if is_torch(x) else np.sqrt(x, out=x)
 
 
@@ -352,7 +352,7 @@ def clip_above_(x: Array, high: float) -> Array:
 
 
 def integer_power_(x: Array, exponent: int) -> Array:
-    """Compute an integer power in place by repeated squaring; NumPy calls `pow` for each entry, which is slower."""
+    """Raise every entry to an integer power, in place, by repeated squaring: faster than NumPy's call of `pow` per entry."""
     if exponent == 0:
         x[...] = 1
         return x
@@ -370,25 +370,25 @@ def integer_power_(x: Array, exponent: int) -> Array:
 
 
 def add_diagonal_(A: Array, values: Any) -> Array:
-    """Add a number or a vector to the diagonal, in place."""
+    """Add a number or a vector to the diagonal of `A`, in place."""
     diagonal = _diagonal_view(A)
     diagonal += values
     return A
 
 
 def set_diagonal_(A: Array, values: Any) -> Array:
-    """Replace the diagonal by a number or a vector, in place."""
+    """Replace the diagonal of `A` by a number or a vector, in place."""
     _diagonal_view(A)[...] = values
     return A
 
 
 def _diagonal_view(A: Array) -> Array:
-    # einsum returns a view of the diagonal for every memory order.
+    # np.einsum returns a writeable view of the diagonal for every memory order.
     return A.diagonal() if is_torch(A) else np.einsum("ii->i", A)
 
 
 def cholesky_(A: Array) -> Array:
-    """Return the lower Cholesky factor; for NumPy it overwrites the lower triangle of `A`, the upper one is unchanged.
+    """Return the lower Cholesky factor of `A`; if `A` is a NumPy array, the factor overwrites its lower triangle only.
 
     Raises `NotPositiveDefiniteError` if a pivot is not positive.
     """
@@ -403,21 +403,21 @@ def cholesky_(A: Array) -> Array:
             factor, info = A.T, factor_lower_(A, workers)
         else:
             (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (A,))
-            # LAPACK is column-major: the transposed view's upper factor is A's lower one, with no copy.
+            # LAPACK is column-major, so the upper factor of the transposed view is the lower factor of A, without a copy.
             factor, info = potrf(A.T, lower=0, overwrite_a=1, clean=0)
     if info != 0:
         raise NotPositiveDefiniteError(f"pivot {info} of {A.shape[0]} is not positive")
     finite = np.isfinite(np.einsum("ii->i", factor))
-    if not finite.all():  # LAPACK accepts a NaN pivot
+    if not finite.all():  # LAPACK reports no error for a NaN pivot
         raise NotPositiveDefiniteError(f"pivot {int(finite.argmin()) + 1} of {A.shape[0]} is not finite")
     return factor.T
 
 
 def jittered_cholesky_copy(A: Array, jitter: float) -> Array:
-    """Return the lower Cholesky factor of `A + jitter I` in one new matrix; `A` is unchanged, also after an error."""
+    """Return the lower Cholesky factor of `A + jitter I` in one new matrix; `A` is unchanged, even after an error."""
     if not is_torch(A):
         return cholesky_(add_diagonal_(A + 0, jitter))
-    diagonal = A.diagonal().clone()  # torch factors out of place, so a copy of `A` would be a third matrix
+    diagonal = A.diagonal().clone()  # torch writes the factor to a new matrix, so a copy of `A` would be a third matrix
     try:
         return cholesky_(add_diagonal_(A, jitter))
     finally:
@@ -434,7 +434,7 @@ def lower_triangle(A: Array) -> Array:
 
 
 def invert_lower_(L: Array) -> Array:
-    """Return the inverse of a lower triangular matrix with zeros above the diagonal; overwrites a NumPy `L`."""
+    """Return the inverse of a lower triangular `L`, with zeros above its diagonal; a NumPy `L` is overwritten."""
     if is_torch(L):
         torch = import_torch()
         return torch.linalg.solve_triangular(L, torch.eye(L.shape[0], dtype=L.dtype, device=L.device), upper=False)
@@ -447,7 +447,7 @@ def invert_lower_(L: Array) -> Array:
 
 
 def add_gram_(S: Array, B: Array) -> Array:
-    """Add `B^T B` to `S` in place, in float64; only the lower triangle of `S` is valid."""
+    """Add `B^T B` to the lower triangle of a float64 matrix `S` in place; the upper triangle becomes invalid."""
     if is_torch(S):
         m = S.shape[0]
         width = max(2048, m // 8)
@@ -459,13 +459,13 @@ def add_gram_(S: Array, B: Array) -> Array:
         with one_blas_thread():
             add_lower_gram_(S, B, workers)
         return S
-    # Row-major B and S are column-major B^T and S^T, so BLAS updates their upper triangle without a copy.
+    # The transposed views of row-major B and S are column-major, so BLAS updates the upper triangle of S^T in place.
     with _one_thread_if_small(S.shape[0]):
         return scipy.linalg.blas.dsyrk(1.0, B.T, beta=1.0, c=S.T, overwrite_c=1).T
 
 
 def cholesky_solve(L: Array, B: Array) -> Array:
-    """Solve `A X = B` given the lower Cholesky factor `L` of `A`; reads the lower triangle of `L` only."""
+    """Return the solution of `A X = B` from the lower Cholesky factor `L` of `A`; the upper triangle of `L` is not read."""
     if is_torch(L):
         return import_torch().cholesky_solve(B, L)
     (potrs,) = scipy.linalg.get_lapack_funcs(("potrs",), (L, B))
@@ -494,12 +494,12 @@ def eigh(A: Array) -> tuple[Array, Array]:
 
 
 def _one_thread_if_small(n: int) -> AbstractContextManager[None]:
-    """Limit BLAS to one thread for a matrix of `n` rows up to the size of an untiled factorisation."""
+    """Return a context that limits BLAS to one thread for matrices of at most `TUNING.untiled_rows` rows."""
     return one_blas_thread() if n <= TUNING.untiled_rows else nullcontext()
 
 
 def norm(x: Array) -> float:
-    """Return the Frobenius norm, summed in float64 to avoid overflow."""
+    """Return the Frobenius norm of `x`; the squares are summed in float64 to avoid overflow."""
     if is_torch(x):
         torch = import_torch()
         return float(torch.linalg.vector_norm(x, dtype=torch.float64))
@@ -508,7 +508,7 @@ def norm(x: Array) -> float:
 
 
 def row_argmax(A: Array) -> tuple[Array, Array]:
-    """Return the column and the value of the largest entry of each row."""
+    """Return the column index and the value of the largest entry of each row."""
     if is_torch(A):
         values, columns = A.max(dim=1)
         return columns, values
@@ -517,7 +517,7 @@ def row_argmax(A: Array) -> tuple[Array, Array]:
 
 
 def move_rows_(sums: Array, X: Array, old: Array, new: Array, weights: Array) -> Array:
-    """Move `weights[i] * X[i]` from `sums[old[i]]` (unless `old[i] < 0`) to `sums[new[i]]`, in place."""
+    """For every i, subtract `weights[i] * X[i]` from `sums[old[i]]` (unless `old[i] < 0`) and add it to `sums[new[i]]`."""
     if is_torch(X):
         totals: Any = sums
         changed = (old != new).nonzero()[:, 0]

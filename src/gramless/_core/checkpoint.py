@@ -1,8 +1,8 @@
-"""Storage of the state of a running solve, so that a killed process can continue.
+"""Checkpoint files with the state of a running solver, so that a fit can continue after its process was killed.
 
-The file is one `.npz` without pickles, replaced atomically: a kill at any moment leaves the old file or the new one. It has
-a fingerprint of the problem (a file of another problem raises an error), the dtype and shape of every array, and a checksum.
-A lock file makes a second fit with the same path raise an error.
+A checkpoint is one `.npz` file without pickles, replaced atomically, so that a complete file exists at any moment. The file
+contains a fingerprint of the problem, the dtype and shape of every array, and a checksum; loading a checkpoint of another
+problem raises an error. A lock file makes a second fit with the same path raise an error.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _FORMAT = 2
 
 
 def fingerprint(*parts: Any) -> str:
-    """Return a hash of arrays and settings that is equal in every process and differs between problems."""
+    """Return a hash of the arrays and settings of a problem; equal problems have equal hashes in every process."""
     return joblib.hash([_hashable(part) for part in parts])
 
 
 def _hashable(part: Any) -> Any:
-    """Return `part` in a form whose hash does not depend on the process or on the memory layout."""
+    """Convert `part` to objects whose joblib hash does not depend on the process or on the memory layout."""
     if xa.is_sparse(part):
         return [part.shape, part.data, part.indices, part.indptr]
     if isinstance(part, np.ndarray | np.generic) or (hasattr(part, "shape") and hasattr(part, "dtype")):
         array = np.ascontiguousarray(xa.to_numpy(part))
-        # joblib hashes strides too, even the meaningless ones of an axis of length one.
+        # joblib also hashes strides, which are arbitrary for an axis of length one.
         return [array.shape, array.reshape(-1) if array.size > 1 else array.reshape(-1).copy()]
     if hasattr(part, "get_params") and not isinstance(part, type):
         return [type(part).__qualname__, _hashable(sorted(part.get_params(deep=False).items()))]
@@ -46,7 +46,7 @@ def _hashable(part: Any) -> Any:
     if isinstance(part, dict):
         return [(_hashable(key), _hashable(value)) for key, value in part.items()]
     if isinstance(part, FunctionType):
-        # The name alone would equate different functions, and lambdas have none.
+        # By name alone, different functions with one name, such as all lambdas, would have equal hashes.
         closure = [cell.cell_contents for cell in part.__closure__ or ()]
         return [part.__qualname__, _hashable([part.__code__, part.__defaults__, part.__kwdefaults__, closure])]
     if isinstance(part, CodeType):
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass
 class SavedState:
-    """State of a solve: coefficients, solver state, random state, history and seconds spent."""
+    """State of a running solver: coefficients, variables of the solver, random state, history and elapsed seconds."""
 
     W: np.ndarray
     state: dict[str, Any]
@@ -75,10 +75,10 @@ class SavedState:
 
 
 class StateFile:
-    """File with the last saved iteration of one problem."""
+    """Checkpoint file with the last saved solver state of one problem."""
 
     def __init__(self, path: str | os.PathLike[str], problem: str, every: int = 10):
-        from filelock import FileLock, Timeout  # 40 ms, for fits with a checkpoint only
+        from filelock import FileLock, Timeout  # the import takes 40 ms and is for fits with a checkpoint only
 
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every!r}")
@@ -87,7 +87,7 @@ class StateFile:
         self.every = every
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"the folder of the checkpoint does not exist: {self.path.parent}")
-        # One lock object for a path: the thread of a fit that ended by an error may start another one.
+        # One lock object per path, which a thread can acquire twice: a fit that raised an error may not have released it.
         self._lock = FileLock(f"{self.path.resolve()}.lock", blocking=False, is_singleton=True)
         try:
             self._lock.acquire()
@@ -105,7 +105,7 @@ class StateFile:
         history: list[dict[str, Any]],
         seconds: float,
     ) -> None:
-        """Replace the file by the given state."""
+        """Replace the content of the file by the given state."""
         name, keys, position, has_gauss, cached = rng.get_state(legacy=True)
         header = {
             "format": _FORMAT,
@@ -150,7 +150,7 @@ class StateFile:
         return SavedState(arrays["W"], state, rng_state, header["history"], header["seconds"])
 
     def remove(self) -> None:
-        """Remove the file and the lock at the end of a fit."""
+        """Remove the checkpoint file and its lock file at the end of a fit."""
         self.path.unlink(missing_ok=True)
         self._release()
 
@@ -158,11 +158,11 @@ class StateFile:
         if self._locked:
             self._locked = False
             if self._lock.lock_counter == 1:
-                with suppress(OSError):  # Windows removes the lock file at the release
+                with suppress(OSError):  # on Windows an open file cannot be removed; the release removes it
                     os.unlink(self._lock.lock_file)
             self._lock.release()
 
     def __del__(self) -> None:
-        # A fit that ended by an error keeps its file, but not the lock.
+        # After a fit that raised an error the checkpoint file stays, and the lock is released.
         if getattr(self, "_locked", False):
             self._release()

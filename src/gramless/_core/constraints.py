@@ -55,7 +55,7 @@ CONSTRAINTS: dict[str, Any] = {
     "verbose": ["verbose"],
     "random_state": ["random_state"],
 }
-"""Constraints of the parameters of several estimators; an estimator declares only those that differ."""
+"""Constraints of parameters that several estimators have; an estimator declares only constraints that differ from these."""
 
 _FIRST = ("kernel", "C", "gamma", "degree", "coef0", "nu")
 _LAST = ("shrinking", "cache_size", "dtype", "device", "memory_budget", "callback", "verbose", "random_state")
@@ -65,10 +65,10 @@ _LAST = ("shrinking", "cache_size", "dtype", "device", "memory_budget", "callbac
 def estimator(cls: _Class) -> _Class:
     """Decorate an estimator class whose annotated attributes are its constructor parameters.
 
-    The class becomes a dataclass. Its signature begins with the kernel and ends with the settings of the computation.
-    Parameters, their constraints and their descriptions may be those of a base class. Parameters without a constraint have
-    that of `CONSTRAINTS`, and those of type `bool` are checked to be boolean. The HTML representation links to the page of
-    the class in the reference.
+    The class becomes a dataclass. In the signature `kernel`, `C` and `gamma` are first, and computational settings, such
+    as `dtype` and `device`, are last. Parameters, constraints and descriptions are inherited from base classes. A parameter
+    without a declared constraint has the constraint in `CONSTRAINTS`, and a parameter of type `bool` must be boolean. The
+    HTML representation of an estimator links to the page of its class in the reference documentation.
     """
     made: Any = dataclass(kw_only=True, eq=False, repr=False)(cls)
     signature = inspect.signature(made.__init__)
@@ -86,7 +86,7 @@ def estimator(cls: _Class) -> _Class:
 
 
 def inherit_parameter_docs(documented: type) -> Callable[[_Class], _Class]:
-    """Return a class decorator that adds the descriptions of the parameters that the class shares with `documented`."""
+    """Return a class decorator that copies descriptions from `documented` for parameters that both classes have."""
 
     def insert(cls: _Class) -> _Class:
         cls.__doc__ = _merged_docstring(cls, documented)
@@ -96,7 +96,7 @@ def inherit_parameter_docs(documented: type) -> Callable[[_Class], _Class]:
 
 
 def _merged_docstring(cls: type, *documented: type) -> str:
-    """Return the docstring of a class with what only its base classes describe, and parameters that others describe."""
+    """Return the docstring of `cls`, completed by descriptions in its base classes and, of parameters, in `documented`."""
     described = ChainMap(*(_entries(source, "Parameters") for source in (*cls.__mro__, *documented)))
     attributes = ChainMap(*(_entries(base, "Attributes") for base in cls.__mro__))
     sections = {
@@ -110,14 +110,14 @@ def _merged_docstring(cls: type, *documented: type) -> str:
 
 
 def _entries(cls: type, section: str) -> dict[str, str]:
-    """Return the described parameters or attributes of a docstring by name."""
+    """Return the descriptions in one section of the docstring of a class, parameters or attributes, by name."""
     body = re.search(rf"\n{section}\n-+\n(.*?)(?=\n\n[A-Z]|$)", inspect.cleandoc(cls.__doc__ or ""), re.DOTALL)
     entries = re.findall(r"^\w.*(?:\n .*)*", body[1], re.MULTILINE) if body else []
     return {re.split(r"\W", entry)[0]: entry for entry in entries}
 
 
 def _position(parameter: inspect.Parameter) -> int:
-    """Return a number by which the parameters of a constructor are sorted; equal numbers keep the order of the class."""
+    """Return the sort key of a constructor parameter; parameters with equal keys keep their order in the class."""
     if parameter.kind is not parameter.KEYWORD_ONLY:
         return -1
     if parameter.name in _LAST:
@@ -126,7 +126,7 @@ def _position(parameter: inspect.Parameter) -> int:
 
 
 def _url_parameters(estimator: Any) -> dict[str, str]:
-    """Return the public name: estimators are exported by `gramless`, other classes by their package."""
+    """Return the public name of the class for its URL: `gramless` exports estimators, and packages export other classes."""
     cls = type(estimator)
     package = cls.__module__.rpartition(".")[0]
     return {"public_name": f"{'gramless' if package == 'gramless.estimators' else package}.{cls.__name__}"}

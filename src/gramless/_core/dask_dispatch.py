@@ -1,7 +1,7 @@
 """Dispatch of dask collections to `gramless.distributed`.
 
-`fit` of an estimator that supports dask is decorated with `dispatch_fit`, its prediction methods with `dispatch_prediction`.
-Both pass dask collections to `gramless.distributed`, and call the decorated method for all other data.
+An estimator that supports dask decorates `fit` with `dispatch_fit` and its prediction methods with `dispatch_prediction`.
+Both decorators pass dask collections to `gramless.distributed`, and call the decorated method for all other data.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def is_dask_collection(x: Any) -> bool:
 
 
 def _distributed() -> Any:
-    # The package above the estimators, imported here when the first collection is passed: it needs dask, an optional
-    # dependency. This is the only import against the order of the layers.
+    # `gramless.distributed` needs dask, an optional dependency, so it is imported only when a dask collection is passed.
+    # This is the only place in the project where a lower layer imports a higher one.
     try:
         return importlib.import_module("gramless.distributed")
     except ImportError as error:
@@ -27,10 +27,10 @@ def _distributed() -> Any:
 
 
 def dispatch_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate `fit` so that dask collections are fitted by the workers of the active client.
+    """Decorate `fit` so that the workers of the active dask client fit a model to dask collections.
 
-    The estimator stores the result in its method `_fit_collections(rows, solve)`, where `rows` are the rows on the workers
-    and `solve` computes the model.
+    The estimator has a method `_fit_collections(rows, solve)` that calls `solve` to compute the model and stores the model;
+    `rows` describes the rows on the workers.
     """
 
     @functools.wraps(fit)
@@ -43,7 +43,7 @@ def dispatch_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def dispatch_prediction(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a prediction method for dask collections, and for models whose points are stored on dask workers."""
+    """Decorate a prediction method so that it accepts dask collections, and models with `points_` on dask workers."""
 
     @functools.wraps(method)
     def dispatch(self: Any, X: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Devices, and the settings that only CUDA devices have."""
+"""The parameter `device`, and settings that only CUDA devices have."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class CUDA:
         Index of the device.
     precision : {"highest", "high", "medium"}, default="highest"
         Precision of products and predictions: float32, or a fused kernel on tensor cores with a relative error of about
-        3e-5 ("high") or 8e-4 ("medium"). Predict in the precision of the fit, whose points are rounded to it.
+        3e-5 ("high") or 8e-4 ("medium"). Predict in the precision of the fit, to which the points were rounded.
     storage : {None, "float16", "bfloat16"}, default=None
         Storage format of the cached kernel matrix; half precision takes half of the memory and rounds entries to 5e-4
-        (float16) or 4e-3 (bfloat16). None is the dtype of the data.
+        (float16) or 4e-3 (bfloat16). None stores the dtype of the data.
 
     See Also
     --------
@@ -54,10 +54,10 @@ def check_device(device: Device) -> None:
 
 
 def precision_of(device: Device) -> str:
-    """Return the precision of products: that of a `CUDA` object, else `"highest"`."""
+    """Return the precision of products: the setting of a `CUDA` object, and `"highest"` for other devices."""
     return device.precision if isinstance(device, CUDA) else "highest"
 
 
 def storage_of(device: Device) -> str | None:
-    """Return the storage format of a cached kernel matrix, None for the dtype of the data."""
+    """Return the storage format of the cached kernel matrix; None stores the dtype of the data."""
     return device.storage if isinstance(device, CUDA) else None

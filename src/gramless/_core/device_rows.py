@@ -1,7 +1,7 @@
-"""Sparse rows on a device: stored as CSR, converted to dense rows when indexed.
+"""Sparse rows on a GPU, stored as CSR and converted to dense rows when they are indexed.
 
 A GPU multiplies dense tiles many times faster than sparse rows, but sparse rows take a fraction of the memory. Each product
-converts only the rows it needs: O(m d) memory for m rows at a time.
+converts only the rows that it needs: O(m d) memory for m rows of d features at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SparseRows:
         return int(self.shape[0])
 
     def element_size(self) -> int:
-        """Return the bytes per value."""
+        """Return the size of one value in bytes."""
         return int(self._value.element_size())
 
     def __getitem__(self, index: Any) -> Any:
@@ -46,7 +46,7 @@ class SparseRows:
 
 
 def rows_on_device(X: Any, device: str, budget: float) -> Any:
-    """Return the rows on a device: a tensor, or `SparseRows` if a dense copy would exceed `budget` bytes."""
+    """Copy the rows to a device: as a tensor, or as `SparseRows` if dense rows would take more than `budget` bytes."""
     if not xa.is_sparse(X):
         return xa.to_device(X, device)
     if X.shape[0] * X.shape[1] * X.dtype.itemsize <= budget:

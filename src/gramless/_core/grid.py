@@ -1,14 +1,14 @@
-"""Rows whose entries lie on a grid of 256 levels (pixels, counts, binary features), stored as bytes.
+"""Rows whose entries lie on a grid of 256 equidistant levels (pixels, counts, binary features), stored as bytes.
 
     x_i = scale_i * codes_i + offset_i        codes_i in {0, ..., 255}^d
 
-Centring or normalising an image keeps it on a grid, with other parameters for each image. Inner products of such rows are
-sums of products of bytes, which vector units compute two or four at a time without rounding:
+A centred or normalised image is still on a grid, with its own scale and offset. Inner products of rows on grids follow from
+sums of products of bytes, which vector instructions compute without rounding:
 
     <x_i, y_j> = scale_i scale_j <codes_i, codes_j> + offset_j sum(x_i) + offset_i scale_j sum(codes_j)
 
-The result is rounded once, from float64, and takes a third of the time of a float32 product with AVX-512 VNNI
-(`benchmarks/cpu_products.py`).
+The result is rounded once, from float64 to float32. A product of bytes by AVX-512 VNNI takes a third of the time of a
+float32 matrix product (measured by `benchmarks/cpu_products.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gramless._core.tuning import TUNING
 class GridRows:
     """Read-only float32 matrix stored as uint8 codes, with a scale and an offset for each row.
 
-    `codes` has the number of features rounded up to a multiple of four columns; the additional ones are zero.
+    The number of columns of `codes` is the number of features rounded up to a multiple of four; additional columns are zero.
     """
 
     dtype = np.dtype(np.float32)
@@ -59,16 +59,16 @@ class GridRows:
 
 
 def has_integer_products() -> bool:
-    """Return True if the processor has the instructions and numba uses them."""
+    """Return True if the processor has vector instructions for products of integers, and numba uses them."""
     from gramless._core.compiled.simd import available, lanes
 
     return available("avx512bw") if lanes() == 16 else lanes() > 0
 
 
 def on_grid(X: Any) -> GridRows | None:
-    """Return `X` as `GridRows` if it is a large enough float32 matrix on such grids, up to rounding, else None.
+    """Return `X` as `GridRows` if it is a large enough float32 matrix whose rows lie on grids up to rounding, else None.
 
-    The first rows reject data that is on no grid; otherwise the cost is one pass over the data.
+    Data on no grid is rejected at its first rows in most cases; otherwise the cost is one pass over the data.
     """
     if isinstance(X, GridRows):
         return X

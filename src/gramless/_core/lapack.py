@@ -1,6 +1,6 @@
 """In-place LAPACK factorisations that release Python's global interpreter lock (GIL).
 
-SciPy's wrappers hold the GIL while LAPACK works, so that two threads that factor small matrices take as long as one. The
+SciPy's wrappers hold the GIL while LAPACK works, so that two threads factor small matrices no faster than one thread. The
 same routines are available as C functions (`scipy.linalg.cython_lapack`), and calls through ctypes release the GIL.
 """
 
@@ -21,7 +21,7 @@ _POINTER, _TEXT = ctypes.c_void_p, ctypes.c_char_p
 
 @cache
 def _routine(module: Any, name: str, texts: int, pointers: int) -> tuple[Any, Any]:
-    """Return a routine of BLAS or LAPACK with the given numbers of text and pointer arguments, and its integer type."""
+    """Return a BLAS or LAPACK routine with the given numbers of string and pointer arguments, and its integer type."""
     capsule = module.__pyx_capi__[name]
     text_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     text_of.restype, text_of.argtypes = _TEXT, [ctypes.py_object]
@@ -39,7 +39,7 @@ def _checked(A: np.ndarray) -> np.ndarray:
 
 
 def _call(name: str, letters: list[bytes], A: np.ndarray, start: int = 0, size: int | None = None) -> int:
-    """Call a LAPACK routine on the diagonal block of `size` rows from `start`, by default on the full matrix."""
+    """Return the `info` of a LAPACK routine for the diagonal block of `size` rows from row `start`, by default for `A`."""
     n = len(_checked(A))
     routine, integer = _routine(cython_lapack, _LETTER[A.dtype] + name, len(letters), 4)
     rows, leading, failed = integer(n if size is None else size), integer(max(1, n)), integer(0)
@@ -49,7 +49,7 @@ def _call(name: str, letters: list[bytes], A: np.ndarray, start: int = 0, size: 
 
 
 def _multiply_below(A: np.ndarray, start: int, half: int, size: int) -> None:
-    """Set `A_21 = -A_22 A_21 A_11` in the diagonal block of `size` rows from `start`, where `A_11` has `half` rows."""
+    """Set `A_21 = -A_22 A_21 A_11` in the diagonal block of `size` rows from row `start`, where `A_11` has `half` rows."""
     n = len(A)
     routine, integer = _routine(cython_blas, _LETTER[A.dtype] + "trmm", 4, 7)
     number = ctypes.c_float if A.dtype == np.float32 else ctypes.c_double
@@ -62,15 +62,15 @@ def _multiply_below(A: np.ndarray, start: int, half: int, size: int) -> None:
 
 
 def factor_lower_in_place(A: np.ndarray) -> int:
-    """Overwrite the lower triangle of a column-major `A` with its Cholesky factor; return the first bad pivot, or 0."""
+    """Replace the lower triangle of a column-major `A` by its Cholesky factor; return 0, or the number of a pivot <= 0."""
     return _call("potrf", [b"L"], A)
 
 
 def invert_lower_in_place(L: np.ndarray) -> int:
-    """Overwrite a column-major lower triangular matrix with its inverse; return the first zero pivot, or 0.
+    """Replace a column-major lower triangular matrix by its inverse; return 0, or the number of the first zero pivot.
 
-    Recursion on halves makes most operations triangular products, up to twice as fast as LAPACK's routine for matrices of
-    these sizes.
+    Matrices of the sizes in `TUNING.recursion_rows` are halved recursively. Most operations are then products of triangular
+    blocks, up to twice as fast as LAPACK's routine.
     """
     n = len(_checked(L))
     if n > TUNING.recursion_rows[1]:
@@ -79,7 +79,7 @@ def invert_lower_in_place(L: np.ndarray) -> int:
 
 
 def _invert_recursively(L: np.ndarray, start: int, size: int) -> int:
-    """Invert the diagonal block of `size` rows from `start`; a nested function would keep `L` in a reference cycle."""
+    """Invert the diagonal block of `size` rows from row `start`. (A nested function would keep `L` in a reference cycle.)"""
     if size <= TUNING.recursion_rows[0]:
         failed = _call("trtri", [b"L", b"N"], L, start, size)
         return failed and failed + start
@@ -91,5 +91,5 @@ def _invert_recursively(L: np.ndarray, start: int, size: int) -> int:
 
 
 def gram_of_lower_in_place(L: np.ndarray) -> int:
-    """Overwrite the lower triangle of a column-major `L` with that of `L^T L`, in a third of a product's operations."""
+    """Replace the lower triangle of a column-major `L` by the lower triangle of `L^T L`, in n^3 / 3 operations."""
     return _call("lauum", [b"L"], L)

@@ -1,4 +1,4 @@
-"""Memory: free bytes, the parameter `memory_budget`, and estimates of the peak of a fit."""
+"""Free memory, the parameter `memory_budget`, and estimates of the peak memory of a fit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ COMPILED_LOOPS = {
     "gramless._core.compiled.tile_loops": 75_000_000,
     "gramless._core.compiled.integer_products": 30_000_000,
 }
-"""Bytes that importing a module of compiled loops takes, measured by `benchmarks/memory.py`: the run time of numba, and the
-modules that compile at import."""
+"""Bytes of memory that importing numba, and each module that compiles its loops at import, takes (measured by
+`benchmarks/memory.py`)."""
 
 
 def parse_budget(budget: str | float | None, device: str = "cpu") -> int:
-    """Return the parameter `memory_budget` in bytes; fractions and None refer to the free memory of the device."""
+    """Return the parameter `memory_budget` in bytes; fractions and None are relative to the free memory of the device."""
     if budget is None:
         return int(TUNING.memory_fraction * free_memory(device))
     if isinstance(budget, str):
@@ -52,13 +52,13 @@ def format_bytes(nbytes: float) -> str:
 
 @dataclass
 class MemoryEstimate:
-    """Peak memory of a fit in bytes, by part."""
+    """Estimated peak memory of a fit in bytes, with the name and size of each part."""
 
     parts: dict[str, int] = field(default_factory=dict)
     device: str = "cpu"
     solver: str = ""
     loading: int = 0
-    """Bytes that importing compiled loops may add, once per process; neither in `nbytes` nor in the budget."""
+    """Bytes that importing compiled loops may add, once per process; not included in `nbytes` or in the memory budget."""
 
     @property
     def nbytes(self) -> int:
@@ -67,7 +67,7 @@ class MemoryEstimate:
 
     @property
     def where(self) -> str:
-        """Name of the memory for messages."""
+        """Name of the memory in messages: host memory or the memory of a device."""
         return "host memory" if not self.device.startswith("cuda") else f"memory of {self.device}"
 
     def __str__(self) -> str:
@@ -76,19 +76,19 @@ class MemoryEstimate:
         return f"{format_bytes(self.nbytes)} of {self.where} ({parts}){once}"
 
     def check(self, budget: int, advice: str) -> None:
-        """Raise `MemoryError` if the estimate exceeds the budget."""
+        """Raise `MemoryError` with the given advice if the estimate exceeds the budget."""
         if self.nbytes > budget:
             raise MemoryError(f"the fit needs {self}, and memory_budget allows {format_bytes(budget)}; {advice}")
 
 
 def free_memory(device: str = "cpu", cgroup: str = "/sys/fs/cgroup") -> int:
-    """Return the free memory of the device in bytes, within the limits of the container in the folder `cgroup`."""
+    """Return the free memory of a device in bytes; for the host, container limits in the folder `cgroup` are respected."""
     if device.startswith("cuda"):
         torch = xa.import_torch()
         free, _ = torch.cuda.mem_get_info(device)
-        # Memory that torch's allocator caches and no tensor uses is free.
+        # Memory that torch's allocator caches, and that no tensor uses, counts as free.
         return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
-    # Systems without /proc, such as macOS: POSIX has only the physical memory, of which half is assumed to be free.
+    # On systems without /proc, such as macOS, only the size of the physical memory is known; half is assumed to be free.
     free = 1024 * _field("/proc/meminfo", "MemAvailable:") or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     for folder, limit, used, cached in (
         ("", "memory.max", "memory.current", "inactive_file"),
@@ -96,16 +96,16 @@ def free_memory(device: str = "cpu", cgroup: str = "/sys/fs/cgroup") -> int:
     ):
         try:
             with open(f"{cgroup}{folder}/{limit}") as a, open(f"{cgroup}{folder}/{used}") as b:
-                # The page cache counts as used and is freed on demand.
+                # The used memory includes inactive page cache, which the kernel frees on demand.
                 left = int(a.read()) - int(b.read()) + _field(f"{cgroup}{folder}/memory.stat", cached)
-        except (OSError, ValueError):  # no such cgroup, or "max" for no limit
+        except (OSError, ValueError):  # the cgroup does not exist, or its limit is "max" (no limit)
             continue
         free = min(free, max(0, left))
     return free
 
 
 def _field(path: str, name: str) -> int:
-    """Return the number after `name` in a file of the system, 0 if there is none."""
+    """Return the number after `name` in a system file such as /proc/meminfo, 0 if the file or the name does not exist."""
     if not os.path.exists(path):
         return 0
     with open(path) as f:

@@ -1,4 +1,4 @@
-"""Progress of a long computation: a live bar on a terminal, lines on standard error elsewhere, nothing if not verbose."""
+"""Progress reports of long computations: a live bar on a terminal, else lines on standard error; none if not verbose."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def log_progress(verbose: int, message: str) -> None:
 
 @contextmanager
 def report_compilation(report: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
-    """Yield a progress callback that passes messages to `report`, prefixed with a note while loops are compiled."""
+    """Yield a progress callback that passes messages to `report`, prefixed with a note while numba compiles loops."""
     message, compiling = "", False
 
     def repeat() -> None:
@@ -44,7 +44,7 @@ def report_compilation(report: Callable[[str], None]) -> Iterator[Callable[[str]
 
 
 class Progress:
-    """Context manager that shows the numbers of each record: a bar (rich) on a terminal, else a line every two seconds."""
+    """Context manager that shows the progress of a fit: a bar of rich on a terminal, else a line every two seconds."""
 
     def __init__(self, verbose: int, total: int | None, label: str = ""):
         self.verbose = verbose
@@ -84,7 +84,7 @@ class Progress:
         return self
 
     def update(self, record: dict[str, Any]) -> None:
-        """Show the record of an iteration."""
+        """Show the numbers of an iteration, given as a record of the history."""
         if not self.verbose:
             return
         numbers = "  ".join(

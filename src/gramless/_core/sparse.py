@@ -1,7 +1,7 @@
 """Compiled loops over CSR rows that write dense blocks; imported only for sparse data.
 
-SciPy's product of two sparse matrices is sparse, and its conversion to a dense block takes copies several times the size of
-the block. These loops write each value directly: O(rows * nonzeros) time, no temporary of the size of the block.
+SciPy's product of two sparse matrices is sparse, and converting it to a dense block needs copies of several times the size
+of the block. These loops write to the dense block directly, in O(rows * nonzeros) time and without a large temporary.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Figures of matplotlib as SVG elements of an HTML page.
+"""Conversion of matplotlib figures to SVG elements of an HTML page.
 
-Text stays text, in the font of the page, and the colours of `COLOURS` become CSS variables such as `var(--ink)`, so that one
-figure serves the light and the dark form of the page. Elements can have tooltips.
+Text is stored as text and shown in the font of the page. The colours of `COLOURS` become CSS variables such as `var(--ink)`,
+so that one figure fits the light and the dark theme of the page. Elements can have tooltips.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# matplotlib needs colours as numbers: these stand for the CSS variables and are replaced in the SVG.
+# matplotlib accepts no CSS variables, so each variable has a placeholder colour, which `to_svg` replaces by the variable.
 _VARIABLES = ("ink", "soft", "faint", "grid", "card", "says", *(f"c{k}" for k in range(8)))
 COLOURS = {name: f"#0102{k:02x}" for k, name in enumerate(_VARIABLES)}
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -43,15 +43,15 @@ def new_axes(width: int, height: int) -> Axes:
 def to_svg(axes: Axes, label: str, css_class: str = "chart", tooltips: Mapping[str, Sequence[str]] | None = None) -> str:
     """Return the figure of the axes as an SVG element.
 
-    `tooltips` maps the `gid` of an artist to the text of each of its points, or one text for a line. The element of the
-    artist has the part of the `gid` before the last hyphen as its class.
+    `tooltips` maps the `gid` of a matplotlib artist to the texts of its points, or to one text for a line. The CSS class of
+    the SVG element of the artist is the part of the `gid` before the last hyphen.
     """
     import matplotlib
 
     figure: Any = axes.figure
     text = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "gramless"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # the font of the page may have it
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # the font of the page may have the glyph
         figure.savefig(text, format="svg", transparent=True)
     root = ElementTree.fromstring(text.getvalue())
     definitions = {f"#{one.get('id')}": one for one in root.iter(f"{_SVG}path") if one.get("id")}
@@ -66,7 +66,7 @@ def to_svg(axes: Axes, label: str, css_class: str = "chart", tooltips: Mapping[s
         for child in list(parent):
             if child.tag in (f"{_SVG}defs", f"{_SVG}metadata"):
                 parent.remove(child)
-            elif child.tag == f"{_SVG}use":  # a reference by id, which would have to be unique in the page
+            elif child.tag == f"{_SVG}use":  # a reference to an id, which would have to be unique in the page
                 _inline(child, definitions[child.attrib.pop(_LINK)])
             elif child.tag == f"{_SVG}text":
                 child.set("style", re.sub(r"font[^;]*;\s*", "", child.get("style", "")))
@@ -77,7 +77,7 @@ def to_svg(axes: Axes, label: str, css_class: str = "chart", tooltips: Mapping[s
         for name in ("id", "clip-path"):
             element.attrib.pop(name, None)
         for name in {"d", "x", "y", "transform"} & set(element.attrib):
-            element.set(name, re.sub(r"(\.\d\d?)\d*", r"\1", element.get(name, "")))  # two decimals of a pixel suffice
+            element.set(name, re.sub(r"(\.\d\d?)\d*", r"\1", element.get(name, "")))  # pixels with two decimals suffice
     drawing = "".join(ElementTree.tostring(child, encoding="unicode") for child in root)
     for name, colour in COLOURS.items():
         drawing = drawing.replace(colour, f"var(--{name})")

@@ -1,7 +1,7 @@
 """Parallel execution of tiles in threads, each with one BLAS thread.
 
-A matrix product uses every core, but the elementwise part of a kernel (power, exponential) runs on one. Tiles that fit in
-the cache, computed in as many threads as BLAS would use, run both parts on every core without intermediate arrays in main
+The matrix product of a kernel uses every core, but its elementwise function (power, exponential) runs on one. Tiles that fit
+in the cache, computed in as many threads as BLAS would use, run both steps on every core without intermediate arrays in main
 memory. Tiles are assigned to threads in a fixed order, so that equal numbers of threads give bit-identical results.
 """
 
@@ -22,10 +22,10 @@ from gramless._core.tuning import TUNING
 T = TypeVar("T")
 
 CPU_TILE = 1024
-"""Rows and columns of a tile of kernel values on the CPU: 4 MB in float32, enough for BLAS to reach its full rate."""
+"""Number of rows and of columns of a tile on the CPU: 4 MB in float32, enough for BLAS to reach its full rate."""
 
 CUDA_TILE = 8192
-"""Rows and columns of a tile on a GPU: the launch time is negligible compared with the product."""
+"""Number of rows and of columns of a tile on a GPU: large enough for the launch time of its product to be negligible."""
 
 
 @cache
@@ -34,21 +34,21 @@ def _controller() -> ThreadpoolController:
 
 
 class _ThreadState(local):
-    """True in threads whose BLAS is limited to one thread by `one_blas_thread`."""
+    """State of a thread, in which `is_limited` is True while `one_blas_thread` limits BLAS for this thread."""
 
     is_limited = False
 
 
 _thread = _ThreadState()
 _limiting = Lock()
-# Number of BLAS threads outside of the active limit of `one_blas_thread`; 0 without an active limit.
+# Number of BLAS threads before the active limit of `one_blas_thread` was set; 0 if no limit is active.
 _threads_before_limit = 0
 
 
 def blas_threads() -> int:
     """Return the number of threads that BLAS may use, within the limits of threadpoolctl and OMP_NUM_THREADS.
 
-    The number does not depend on calls that run in other threads at the same time, whose limit is global to the process.
+    The number is not changed by `one_blas_thread` in other threads, although its limit is global to the process.
     """
     if _thread.is_limited:
         return 1
@@ -64,16 +64,16 @@ def _mark_as_limited() -> None:
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to the calling thread within this context.
 
-    Other BLAS threads spin for about 20 ms after each call and take processor time from the threads of this file.
+    The threads of BLAS spin for about 20 ms after each call and take processor time from the threads of this module.
     """
     global _threads_before_limit
     before = blas_threads()
-    if before == 1:  # the query takes a tenth of the time of setting and restoring the limit
+    if before == 1:  # querying the number takes a tenth of the time of setting and restoring the limit
         yield
         return
     _thread.is_limited = True
-    # The limit is global to the process. Of two overlapping contexts the second would restore the limit of the first and
-    # leave BLAS at one thread, so only the first context sets and restores it.
+    # The limit is global to the process. If two contexts overlap and both set the limit, the second one restores the limit
+    # that the first one has set, and BLAS stays at one thread. Therefore only the first context sets and restores the limit.
     is_first = _limiting.acquire(blocking=False)
     try:
         if is_first:
@@ -98,7 +98,7 @@ def run_threads(
     """Return `[work(0), ..., work(workers - 1)]`, each computed in its own thread with one BLAS thread.
 
     The calling thread calls `meanwhile` every 0.1 s. After an exception (such as Ctrl-C) it calls `abandon`, which should
-    make the workers return soon, and waits for them. `blas=False` saves the time of limiting BLAS if `work` never uses it.
+    make the workers return soon, and waits for the workers. `blas=False` saves setting the limit if `work` never calls BLAS.
     """
     if workers == 1:
         return [work(0)]
@@ -136,9 +136,9 @@ def parallel_for(tasks: Sequence[Any], do: Callable[[Any], object], workers: int
 
 
 def run_round_robin(jobs: Sequence[Generator[None, None, T]], workers: int) -> list[T]:
-    """Return the return value of each generator; a free thread continues the one that has waited longest since its `yield`.
+    """Run generators in threads and return their return values; a free thread continues the longest waiting generator.
 
-    This keeps all threads busy for independent jobs of unequal length.
+    All threads stay busy even if the generators take different amounts of time.
     """
     waiting, results = deque(enumerate(jobs)), dict[int, T]()
     changed, abandoned = Condition(), Event()
@@ -176,11 +176,11 @@ def run_round_robin(jobs: Sequence[Generator[None, None, T]], workers: int) -> l
 
 
 def slices(n: int, size: int) -> list[slice]:
-    """Return consecutive slices of at most `size` that cover `range(n)`."""
+    """Return consecutive slices of at most `size` indices that cover `range(n)`."""
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
 def lower_tiles(parts: Iterable[slice]) -> list[tuple[slice, slice]]:
-    """Return the tiles on and below the diagonal of a square matrix whose rows and columns are cut into `parts`."""
+    """Return the tiles on and below the diagonal of a square matrix whose rows and columns are divided into `parts`."""
     parts = list(parts)
     return [(row, column) for i, row in enumerate(parts) for column in parts[: i + 1]]

@@ -1,10 +1,10 @@
-"""Cholesky factorisation and Gram matrices by tiles, in threads with one BLAS thread each.
+"""Cholesky factorisation and Gram matrices computed in tiles, by threads with one BLAS thread each.
 
     A_ik -= sum_(j < k) L_ij L_kj^T,   L_kk = chol(A_kk),   L_ik = A_ik L_kk^-T     for i > k      O(n^3 / 3)
     S_ij += B_i^T B_j                                                            for i >= j     O(n m^2 / 2)
 
-Nearly all operations are large matrix products. The threads of BLAS wait for each other in busy loops after every panel,
-which takes many times longer on cores that other processes use too; these threads sleep instead.
+Nearly all operations are large matrix products. In a factorisation of BLAS, threads wait for each other in busy loops, which
+takes many times longer on cores that other processes use too; the threads of this module sleep while they wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gramless._core.tuning import TUNING
 
 
 def factor_lower_(A: np.ndarray, workers: int) -> int:
-    """Overwrite the lower triangle of a row-major `A` with its Cholesky factor, within `one_blas_thread`.
+    """Overwrite the lower triangle of a row-major `A` by its Cholesky factor; call it within `one_blas_thread`.
 
     Returns zero, or the number of the first pivot that is not positive. The strict upper triangle is unchanged.
     """
@@ -39,7 +39,7 @@ def factor_lower_(A: np.ndarray, workers: int) -> int:
         ) -> None:
             A[i, k] = trsm(1.0, triangle, (A[i, k] - A[i, before] @ left.T).T, lower=1).T
 
-        # All previous columns are subtracted in one product, so that each entry is written once.
+        # `finish` subtracts the terms of all previous columns in one product, so that each entry is written once.
         below = n - k.stop
         if below:
             rows = [slice(k.stop + i.start, k.stop + i.stop) for i in slices(below, TUNING.factor_edge)]
@@ -48,7 +48,7 @@ def factor_lower_(A: np.ndarray, workers: int) -> int:
 
 
 def add_lower_gram_(S: np.ndarray, B: np.ndarray, workers: int) -> None:
-    """Add `B^T B` to the lower triangle of `S` within `one_blas_thread`; the upper triangle becomes invalid."""
+    """Add `B^T B` to the lower triangle of `S`, the upper one becomes invalid; call it within `one_blas_thread`."""
 
     def add(tile: tuple[slice, slice]) -> None:
         rows, columns = tile

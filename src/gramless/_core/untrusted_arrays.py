@@ -1,7 +1,7 @@
 """Checks of arrays that are read from files.
 
-Compiled loops do not check bounds: a CSR matrix with an index outside its columns would read and write other memory. Arrays
-from files are therefore checked once, when they are read: format, ranges, shapes and sizes.
+Compiled loops do not check bounds: a CSR matrix with a column index out of range makes them read and write other memory.
+The format, index range, shape and size of every array from a file are therefore checked once, when the array is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 
 def build_checked_csr(data: Any, indices: Any, indptr: Any, shape: tuple[int, ...]) -> sp.csr_matrix:
-    """Return a CSR matrix, or raise `ValueError` if its parts are inconsistent."""
+    """Return the CSR matrix with the given arrays, or raise `ValueError` if the arrays are inconsistent."""
     if len(shape) != 2 or min(shape) < 0:
         raise ValueError(f"the file contains a sparse matrix of invalid shape {shape}")
     matrix = sp.csr_matrix((np.asarray(data), np.asarray(indices), np.asarray(indptr)), shape=shape)
@@ -31,7 +31,7 @@ def check_sparse_arrays(matrix: Any) -> None:
     lines = matrix.shape[0 if matrix.format == "csr" else 1]
     if matrix.data.ndim != 1 or matrix.indices.ndim != 1 or matrix.indptr.shape != (lines + 1,):
         raise ValueError("the file contains a sparse matrix with inconsistent sizes of its arrays")
-    # SciPy's own check accepts a last pointer beyond the stored values.
+    # SciPy's `check_format` accepts a last pointer beyond the stored values.
     if matrix.indptr[0] != 0 or not 0 <= matrix.indptr[-1] <= min(len(matrix.indices), len(matrix.data)):
         raise ValueError("the file contains a sparse matrix with pointers outside of its values")
     matrix.check_format(full_check=True)
@@ -57,7 +57,7 @@ def unzipped_bytes(archive: zipfile.ZipFile) -> int:
 
 
 def read_npy_header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype]:
-    """Return the shape and the dtype of an array in NumPy's file format."""
+    """Return the shape and the dtype in the header of a `.npy` file."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)

@@ -24,7 +24,7 @@ _SINGLE_PRECISION_INPUTS = ("float32", "float16", "uint8", "int8")
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning that points to the line that called this package, at whatever depth inside the package it arises."""
+    """Issue a warning that points to the line outside of this package that called the package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
@@ -35,9 +35,9 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def atomic_fit(fit: Fit) -> Fit:
-    """Decorate `fit`, so that it validates the parameters, and raises without effect after an error or for a bad model.
+    """Decorate `fit` so that it validates the parameters, and restores all attributes of the estimator after an exception.
 
-    After an exception all attributes are as before. A model with coefficients that are not finite raises ValueError.
+    A fitted model with coefficients or kernel values that are not finite raises `ValueError`.
     """
 
     @functools.wraps(fit)
@@ -58,11 +58,11 @@ def atomic_fit(fit: Fit) -> Fit:
 
 
 def _check_finite_model(model: Any) -> None:
-    """Raise `ValueError` if a coefficient, or the kernel of a point of the model with itself, is not finite."""
+    """Raise `ValueError` if a coefficient of the model, or a kernel value `k(x, x)` of one of its points, is not finite."""
     solution = [getattr(model, name, None) for name in ("dual_coef_", "intercept_")]
     diagonal = None
     kernel, points = getattr(model, "kernel_", None), getattr(model, "points_", None)
-    # A kernel given as a Python function (not thread-safe) checks its values itself.
+    # A kernel given as a Python function (`thread_safe` is False) checks its values itself.
     if (
         isinstance(points, np.ndarray)
         and points.ndim == 2
@@ -89,7 +89,7 @@ def _finite(value: Any) -> bool:
 
 
 def working_dtype(X: Any, dtype: Any) -> np.dtype:
-    """Return the parameter `dtype`, or if it is None float32 for float32 and byte data and float64 for other data."""
+    """Return the parameter `dtype`; if it is None, return float32 for float32, float16 and 8-bit data, else float64."""
     if dtype is not None:
         chosen = np.dtype(dtype)
         if chosen not in (np.float32, np.float64):
@@ -101,7 +101,7 @@ def working_dtype(X: Any, dtype: Any) -> np.dtype:
 
 
 def check_X(estimator: Any, X: Any, *, dtype: np.dtype, accept_sparse: bool = True, reset: bool, **options: Any) -> Array:
-    """Return `X` as a finite 2D NumPy array, CSR matrix or tensor; with `reset`, store its number and names of features."""
+    """Return `X` as a finite 2D array, CSR matrix or tensor; with `reset`, store the number and names of its features."""
     if xa.is_torch(X):
         _check_tensor(X, type(estimator).__name__, None if reset else estimator.n_features_in_)
         if reset:
@@ -122,15 +122,15 @@ def check_X(estimator: Any, X: Any, *, dtype: np.dtype, accept_sparse: bool = Tr
 
 
 def check_host_X(estimator: Any, X: Any, **options: Any) -> Any:
-    """Return the rows of `check_X` as a NumPy array or CSR matrix."""
+    """Validate `X` by `check_X` and return it as a NumPy array or CSR matrix."""
     checked = check_X(estimator, X, **options)
     return checked if xa.is_sparse(checked) else xa.to_numpy(checked)
 
 
 def _is_plain(estimator: Any, X: Any, dtype: np.dtype, reset: bool) -> bool:
-    """Return True if `X` is a finite array without feature names that needs no conversion and has the expected width.
+    """Return True if `X` is a finite array without feature names that needs no conversion and has the expected shape.
 
-    For other arrays scikit-learn's checks raise the error; they take ten times as long.
+    Other data is validated by scikit-learn's checks, which raise the errors and take ten times as long.
     """
     if type(X) is not np.ndarray or X.dtype != dtype or X.ndim != 2 or 0 in X.shape or not X.flags.c_contiguous:
         return False
@@ -141,13 +141,13 @@ def _is_plain(estimator: Any, X: Any, dtype: np.dtype, reset: bool) -> bool:
 
 
 def _all_finite(X: np.ndarray) -> bool:
-    """Return True if the sum is finite. After an overflow (False) the slower checks decide whether all values are finite."""
+    """Return True if the sum of `X` is finite; if the sum overflows (False), slower checks decide whether `X` is finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(X.sum()))
 
 
 def _check_tensor(X: Any, name: str, n_features: int | None) -> None:
-    """Raise `ValueError` if an estimator of this name, fitted to `n_features` features, cannot use the tensor."""
+    """Raise `ValueError` if the tensor is invalid for an estimator `name` with `n_features` features (None at fit)."""
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D tensor instead; reshape it to (n_samples, n_features)")
     if X.is_complex():
@@ -178,8 +178,8 @@ def check_labels(y: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError("fit requires y to be passed, but the target y is None")
     if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "iub" and len(y) == n:
         classes = np.unique(y)
-        if 2 <= len(classes) <= n // 2:  # scikit-learn checks whether more labels are continuous values
-            return classes, np.searchsorted(classes, y)  # np.unique would sort the rows with their numbers for the codes
+        if 2 <= len(classes) <= n // 2:  # for more classes scikit-learn checks whether the labels are continuous values
+            return classes, np.searchsorted(classes, y)  # np.unique with `return_inverse` would take longer
     y = column_or_1d(_host_values("y", y), warn=True)
     if len(y) != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, len(y)]}")
@@ -207,7 +207,7 @@ def is_indicator(y: Any) -> bool:
 
 
 def check_indicator(y: Any, n: int, class_weight: Any = None) -> np.ndarray:
-    """Return an indicator matrix as booleans of shape (n, n_labels)."""
+    """Validate a multilabel indicator matrix and return it as a boolean array of shape (n, n_labels)."""
     given = y.toarray() if xa.is_sparse(y) else np.asarray(_host_values("y", y))
     if given.shape[0] != n:
         raise ValueError(f"Found input variables with inconsistent numbers of samples: {[n, given.shape[0]]}")
@@ -219,7 +219,7 @@ def check_indicator(y: Any, n: int, class_weight: Any = None) -> np.ndarray:
 
 
 def _host_values(name: str, values: Any) -> Any:
-    """Return a tensor as a NumPy array, and other values unchanged."""
+    """Convert a tensor to a NumPy array; return other values unchanged."""
     if not xa.is_torch(values):
         return values
     _check_no_gradient(name, values)
@@ -227,12 +227,12 @@ def _host_values(name: str, values: Any) -> Any:
 
 
 def missing_mask(y: np.ndarray) -> np.ndarray:
-    """Return True for the targets that are None, NaN, infinite or `pandas.NA`."""
+    """Return a boolean mask of the targets that are None, NaN, infinite or `pandas.NA`."""
     if y.dtype.kind == "f":
         return ~np.isfinite(y).reshape(len(y), -1).all(axis=1)
     if y.dtype.kind != "O":
         return np.zeros(len(y), dtype=bool)
-    # `pandas.NA != pandas.NA` is neither True nor False.
+    # `pandas.NA` is recognised by its type, because `pandas.NA != pandas.NA` is neither True nor False.
     return np.array([v is None or type(v).__name__ == "NAType" or v != v for v in y.reshape(len(y), -1)[:, 0]], dtype=bool)
 
 
@@ -262,7 +262,7 @@ def check_weights(
     sample_weight = _host_values("sample_weight", sample_weight)
     weights = _check_sample_weight(sample_weight, np.empty((n, 1)), dtype=np.float64, ensure_non_negative=True)
     if class_weight is not None and codes is not None:
-        # "balanced" sums the weights, so that a weight of 2 equals a repeated row.
+        # With "balanced" the weights of each class are summed, so that a row of weight 2 counts as two rows.
         if isinstance(class_weight, str) and class_weight == "balanced":
             total = np.bincount(codes, weights=weights, minlength=len(classes))
             per_class = weights.sum() / (np.count_nonzero(total) * np.where(total > 0, total, 1.0))
@@ -293,7 +293,7 @@ def check_positive(name: str, value: Any, *, integer: bool = False) -> Any:
 
 
 def check_choice(name: str, value: Any, known: Any) -> Any:
-    """Return `value`, or raise `ValueError` that lists the known names."""
+    """Return `value` if it is one of the names `known`, else raise a `ValueError` that lists these names."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(repr, sorted(known)))}")
     return value

@@ -74,9 +74,9 @@ def as_kernel(kernel: str | Kernel | Callable[[Any, Any], Any], **settings: Any)
     Parameters
     ----------
     kernel : str, Kernel or callable
-        A name of `KERNELS`, a kernel, which is returned unchanged, or a function `f(X, Y)` that returns the kernel matrix.
+        A key of `KERNELS`, a kernel, which is returned unchanged, or a function `f(X, Y)` that returns the kernel matrix.
     **settings : dict
-        Settings such as gamma, degree and coef0; a kernel given by name uses those that it has.
+        Settings such as gamma, degree and coef0; a kernel given by name uses the settings that are its parameters.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def kernel_from_parameters(parameters: Mapping[str, Any]) -> Kernel:
 
 
 def kernel_candidates(parameters: Mapping[str, Any]) -> list[tuple[dict[str, Any], Kernel]]:
-    """Return every kernel that parameters with lists of values specify, with the values that were selected for it."""
+    """Return `(selected values, kernel)` for every combination of values, where parameters may be lists of values."""
     names = ("kernel", "gamma", "degree", "coef0")
     lists = {name: parameters[name] for name in names if isinstance(parameters[name], list | tuple | np.ndarray)}
     found: list[tuple[dict[str, Any], Kernel]] = []
@@ -135,7 +135,7 @@ def is_pairwise(kernel: Any) -> bool:
 
 
 def set_input_tags(tags: Any, kernel: Any) -> Any:
-    """Set the tags of an estimator that accepts sparse rows, and kernel values if the kernel is precomputed."""
+    """Set the scikit-learn tags of an estimator that accepts sparse rows, and kernel values if the kernel is precomputed."""
     tags.input_tags.pairwise = is_pairwise(kernel)
     tags.input_tags.sparse = True
     return tags

@@ -18,7 +18,7 @@ from gramless.kernels.tuning import TUNING
 
 
 def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = None) -> float:
-    """Return `gamma` as a number; only `"weighted_scale"` uses `weights`."""
+    """Return `gamma` as a number for the data `X`; only `"weighted_scale"` uses the sample weights."""
     if isinstance(gamma, Real) and not isinstance(gamma, bool):
         if not 0 <= gamma < float("inf"):
             raise ValueError(f"gamma must be a finite number of at least 0, got {gamma!r}")
@@ -30,8 +30,8 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
             variance = _variance(X, weights if gamma == "weighted_scale" else None)
         if not np.isfinite(variance):
             raise ValueError(f"the squares of the data overflow: scale the data (StandardScaler) before gamma={gamma!r}")
-        # For constant data gamma is 1, as in scikit-learn. The mean of equal numbers has a rounding error, and so does the
-        # spread around it.
+        # For constant data gamma is 1, as in scikit-learn. The computed mean of equal numbers has a rounding error, so the
+        # computed variance of constant data may be positive.
         rounding = TUNING.mean_roundings * float(np.finfo(np.float64).eps) * abs(float(X[0, 0]))
         spread = float(X.max()) - float(X.min()) if variance <= rounding**2 else variance**0.5
         if spread <= rounding:
@@ -46,7 +46,7 @@ def resolve_gamma(gamma: float | str, X: Array, weights: np.ndarray | None = Non
 
 
 def _variance(X: Array, weights: np.ndarray | None) -> float:
-    """Return the variance in float64, in two passes, because the one-pass formula loses all digits for a large mean."""
+    """Return the variance of all entries in float64, by two passes: one pass would lose all digits for a large mean."""
     if xa.is_sparse(X):
         return _sparse_variance(X, weights)
     n, d = int(X.shape[0]), int(X.shape[1])
@@ -69,5 +69,5 @@ def _sparse_variance(X: Any, weights: np.ndarray | None) -> float:
     of_values = np.repeat(counted, np.diff(X.indptr))
     values = X.data.astype(np.float64)
     mean = float(of_values @ values) / total
-    # Values that are not stored are zero.
+    # Entries that are not stored are zero, and their deviation from the mean is -mean.
     return float((of_values @ (values - mean) ** 2 + (total - of_values.sum()) * mean**2) / total)

@@ -1,4 +1,4 @@
-"""The interface of kernels, and their algebra.
+"""The base class of kernels, and kernels that combine other kernels.
 
 A kernel is a scikit-learn `BaseEstimator` without fitted state whose call returns one dense block
 
@@ -50,13 +50,13 @@ class Kernel(BaseEstimator):
     """
 
     accepts_sparse = False
-    """Whether CSR rows are accepted."""
+    """Whether the kernel accepts CSR rows."""
 
     thread_safe = True
-    """Whether two threads may evaluate different tiles at the same time."""
+    """Whether two threads may evaluate the kernel at the same time."""
 
     uses_points = True
-    """Whether values are computed from points; a precomputed kernel reads them from a matrix."""
+    """Whether kernel values are computed from points; a precomputed kernel reads its values from a matrix."""
 
     permutable = False
     """Whether the kernel is invariant to permutations of the features."""
@@ -75,12 +75,12 @@ class Kernel(BaseEstimator):
         Parameters
         ----------
         rows : GridRows
-            Rows of bytes.
+            Rows stored as bytes.
 
         Returns
         -------
         bool
-            True if `__call__` and `diag` accept rows stored as bytes, which give only inner products and norms.
+            True if `__call__` and `diag` accept `GridRows`, for which only inner products and norms can be computed.
         """
         return False
 
@@ -89,7 +89,7 @@ class Kernel(BaseEstimator):
         raise NotImplementedError
 
     def diag(self, X: Array) -> Array:
-        """Return the values `k(x_i, x_i)`, by default from square blocks of 64 rows, 64 times more values than needed.
+        """Return the values `k(x_i, x_i)`; the default computes square blocks of 64 rows, 64 times more values than needed.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class Kernel(BaseEstimator):
         Returns
         -------
         array of shape (n,)
-            A value for each row.
+            The value for each row.
         """
         xp, blocks = xa.namespace(X), slices(X.shape[0], 64)
         return xp.concat([xp.linalg.diagonal(self(X[rows], X[rows])) for rows in blocks])
@@ -126,7 +126,7 @@ class Kernel(BaseEstimator):
         return self(xa.take_rows(X, rows), xa.take_rows(X, columns), out=out)
 
     def resolve(self, X: Array, weights: np.ndarray | None = None) -> Kernel:
-        """Return a copy in which settings that depend on the data, such as `gamma="scale"`, are numbers.
+        """Return a copy of the kernel in which settings that depend on the data, such as `gamma="scale"`, are numbers.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class Kernel(BaseEstimator):
 
 
 def _holds_for_parts(name: str) -> Any:
-    """Return a property of a combined kernel that is true if it is true for all its parts."""
+    """Return a property of a combined kernel that is True if the property `name` is True for all kernels in it."""
 
     def holds(self: CombinedKernel) -> bool:
         return all(getattr(part, name) for part in self._parts)
@@ -290,7 +290,7 @@ class EntrywiseKernel(CombinedKernel):
     kernel: Kernel
 
     def _apply(self, values: Array) -> Array:
-        """Apply the function in place."""
+        """Apply the function to a block of kernel values, in place."""
         raise NotImplementedError
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
@@ -304,7 +304,7 @@ class EntrywiseKernel(CombinedKernel):
 
 
 class ColumnwiseKernel(CombinedKernel):
-    """Base class of kernels that treat columns differently: another kernel of the transformed rows `_transform(X)`."""
+    """Base class of kernels that apply another kernel to the transformed rows `_transform(X)`, for example some columns."""
 
     kernel: Kernel
     permutable = False
@@ -430,7 +430,7 @@ class ScaledColumns(ColumnwiseKernel):
     """A kernel on columns that are multiplied by scales, `k(s * x, s * y)`.
 
     With a stationary kernel the scales are inverse length scales (automatic relevance determination): a column with a large
-    scale has a large influence, and one with scale 0 has none.
+    scale has a large influence, and a column with scale 0 has none.
 
     Parameters
     ----------
@@ -473,7 +473,7 @@ class Callable_(Kernel):
     Parameters
     ----------
     function : callable(X, Y) -> matrix of shape (n, m)
-        Function that returns the kernel matrix; called by one thread at a time.
+        Function that returns the kernel matrix; it is called by one thread at a time.
 
     See Also
     --------

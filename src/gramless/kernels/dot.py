@@ -1,4 +1,4 @@
-"""Kernels of the inner product: linear, cosine, polynomial and sigmoid.
+"""Kernels that are functions of the inner product: linear, cosine, polynomial and sigmoid.
 
     linear      <x, y>
     cosine      <x, y> / (||x|| ||y||)
@@ -21,13 +21,13 @@ from gramless.kernels.base import Kernel
 
 
 class InnerProductKernel(Kernel):
-    """Base class of functions of the inner product."""
+    """Base class of kernels that are functions of the inner product."""
 
     accepts_sparse = True
     permutable = True
 
     def _apply(self, values: Array, X: Array) -> Array:
-        """Apply the function to inner products, in place; the first rows `X` determine a `gamma` such as `"scale"`."""
+        """Apply the function to inner products in place; `X`, the first argument, determines a `gamma` such as `"scale"`."""
         return values
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
@@ -72,7 +72,7 @@ class Polynomial(InnerProductKernel):
 
     See Also
     --------
-    Linear : Degree 1 without a constant.
+    Linear : The inner product, a polynomial of degree 1.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Polynomial(InnerProductKernel):
         return xa.integer_power_(values, int(self.degree))
 
     def _scaled(self, X: Array, gamma: float) -> Array:
-        # Scaling the points instead of the block saves a pass over the block, and squares stay in the range of float32.
+        # Scaling points instead of inner products saves a pass over the block, and squares stay in range of float32.
         return X if gamma == 1 else X * gamma**0.5
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
@@ -149,8 +149,8 @@ class Cosine(InnerProductKernel):
 class Sigmoid(InnerProductKernel):
     """The sigmoid kernel `tanh(gamma <x, y> + coef0)`, which is not positive semi-definite.
 
-    A support vector machine converges to a point at which no pair of multipliers can be improved; methods that factor the
-    Gram matrix may raise an error.
+    With this kernel a support vector machine converges to a solution that no change of two multipliers improves, and
+    methods that factor the Gram matrix may raise an error.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class Sigmoid(InnerProductKernel):
 
     See Also
     --------
-    Polynomial : A positive semi-definite function of the same product.
+    Polynomial : A positive semi-definite function of the inner product.
 
     Examples
     --------

@@ -1,12 +1,12 @@
-"""Kernels between histograms: non-negative features whose bins are compared one by one.
+"""Kernels of histograms (non-negative features), which compare two histograms bin by bin.
 
     Chi2          sum_k 2 x_k y_k / (x_k + y_k)
     ExpChi2       exp(-gamma sum_k (x_k - y_k)^2 / (x_k + y_k))
     Intersection  sum_k min(x_k, y_k)
 
 A bin that is empty in both histograms adds nothing. The chi-squared distance is not a kernel; `Chi2` is the positive
-definite function `(sum x + sum y - distance) / 2`. The sums are computed by a compiled loop over blocks, O(n m d) time and
-no temporary block.
+definite function `(sum x + sum y - distance) / 2`. A compiled loop computes the sums in O(n m d) time without a temporary
+block.
 
 Reference: Vedaldi and Zisserman (2012), Efficient additive kernels via explicit feature maps.
 """
@@ -20,7 +20,7 @@ from gramless.kernels.stationary import UnitDiagonalKernel, sums_over_features
 
 
 class HistogramKernel(Kernel):
-    """Base class of the histogram kernels: the input check and the sum over bins."""
+    """Base class of the histogram kernels, which checks that features are non-negative and sums a function over the bins."""
 
     permutable = True
     _loop = ""
@@ -72,7 +72,7 @@ class ExpChi2(UnitDiagonalKernel, HistogramKernel):
 
     See Also
     --------
-    Chi2 : The additive kernel of the same distance.
+    Chi2 : The additive kernel of the chi-squared distance.
 
     References
     ----------
@@ -98,7 +98,7 @@ class Intersection(HistogramKernel):
 
     See Also
     --------
-    Chi2 : Another kernel that compares bins one by one.
+    Chi2 : Another additive kernel of histograms.
 
     References
     ----------

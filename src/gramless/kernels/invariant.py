@@ -5,8 +5,8 @@
 
 The mean is the inner product of mean feature vectors, hence positive semi-definite for every kernel and every set of
 transforms. If the set is a group that permutes columns, and the kernel does not depend on the order of columns, the mean
-over the transforms of one point equals the mean over both: |G| blocks instead of |G|^2. For one reflection whose odd columns
-change their sign, both terms come from the same two products, which cost as much as one product of all columns. Reference:
+over the transforms of one point equals the mean over both points: |G| blocks instead of |G|^2. `Reflected` is for a
+reflection that changes the sign of the odd columns only; e and o cost as much as an inner product of all columns. Reference:
 Haasdonk and Burkhardt, "Invariant kernel functions for pattern analysis and machine learning", 2007.
 """
 
@@ -23,7 +23,7 @@ from gramless.kernels.dot import InnerProductKernel, Linear, Polynomial
 
 
 class Invariant(ColumnwiseKernel):
-    """Mean of a kernel over transforms of both points.
+    """Mean of a kernel over transformed copies of both points.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Invariant(ColumnwiseKernel):
 
     See Also
     --------
-    Reflected : One reflection, at the cost of a single kernel.
+    Reflected : The mean over one reflection, at the cost of a single kernel.
     gramless.images.virtual_examples : Transformed copies of the training images.
 
     References
@@ -80,7 +80,7 @@ class Invariant(ColumnwiseKernel):
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
         columns = self._columns(X.shape[1])
-        # Averaging over the second argument suffices for a group.
+        # For a group of permutations, averaging over the transforms of the second argument suffices.
         left = columns[:1] if self.kernel.permutable and is_group(columns) else columns
         out = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
         block = None
@@ -111,7 +111,7 @@ class Reflected(ColumnwiseKernel):
 
     See Also
     --------
-    Invariant : Any kernel, any transforms.
+    Invariant : The mean of any kernel over any transforms of columns.
 
     Examples
     --------
@@ -141,7 +141,7 @@ class Reflected(ColumnwiseKernel):
         return Reflected(self.kernel.resolve(X, weights), int(self.n_odd))
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None) -> Array:
-        # The kernel is a function of inner products, so the products of even and odd columns are computed separately.
+        # The inner product is e + o for two points, and e - o if one of the points is reflected.
         even = X.shape[1] - int(self.n_odd)
         scale = getattr(self.kernel, "gamma", 1.0)
         same = xa.dot(X[:, :even], Y[:, :even], out=out)
@@ -164,7 +164,7 @@ class Reflected(ColumnwiseKernel):
 
 
 def is_group(columns: np.ndarray) -> bool:
-    """Return True if the rows are permutations of all columns and closed under composition."""
+    """Return True if the rows are permutations of all columns and the set of rows is closed under composition."""
     every = np.arange(columns.shape[1])
     if not all(np.array_equal(np.sort(row), every) for row in columns):
         return False

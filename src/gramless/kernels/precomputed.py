@@ -1,6 +1,6 @@
-"""A Gram matrix given by the user.
+"""The kernel of a Gram matrix that the user has computed.
 
-In `fit`, `X` is the square matrix `K(train, train)`; in `predict`, it is `K(test, train)`. A block is read from the matrix.
+In `fit`, `X` is the square matrix `K(train, train)`; in `predict`, it is `K(test, train)`. Blocks are read from `X`.
 """
 
 from __future__ import annotations

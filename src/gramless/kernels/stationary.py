@@ -13,9 +13,9 @@ shifted first. City-block distances are computed by SciPy or, in large blocks, b
 (`gramless._core.compiled.register_tiles`), O(n m d). In the Matern family `gamma` is the inverse length scale: it multiplies
 the distance, not its square.
 
-`Equality` is for categories, coded as any numbers. It is a product over the columns of a constant plus the indicator of
-equal levels, `exp(-gamma) + (1 - exp(-gamma)) [x_k = y_k]`, hence positive definite, and equals `Laplacian(gamma / 2)` on
-one-hot encoded columns.
+`Equality` is for categorical columns, whose categories are coded as any numbers. It is the product over the columns k of
+`exp(-gamma) + (1 - exp(-gamma)) [x_k = y_k]`, where the bracket is 1 for equal categories and else 0, so the kernel is
+positive definite. On one-hot encoded columns `Laplacian(gamma / 2)` has the same values.
 
 References: Matern, "Spatial Variation", 1960; Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006;
 Hutter, Xu, Hoos and Leyton-Brown, "Algorithm runtime prediction: Methods and evaluation", 2014.
@@ -58,7 +58,7 @@ def offset_to_remove(Y: np.ndarray) -> np.ndarray:
 
 
 def _offset(Y: Array) -> Array | None:
-    """Return the mean of the first rows if it is far from the origin in units of their spread, else None."""
+    """Return the mean of the first rows of `Y` if the mean is far from the origin relative to their spread, else None."""
     xp = xa.namespace(Y)
     sample = Y[: TUNING.offset_rows]
     centre: Array = xp.mean(sample, axis=0)
@@ -69,8 +69,8 @@ def _offset(Y: Array) -> Array | None:
 def euclidean_distances(X: Array, Y: Array, out: Array | None = None) -> Array:
     """Return the block of distances `||x - y||`.
 
-    The square root turns a rounding error of `eps ||x||^2` into `sqrt(eps) ||x||`, so close pairs are recomputed from their
-    difference; equal rows have distance zero.
+    The square root turns a rounding error of `eps ||x||^2` into `sqrt(eps) ||x||`, so close pairs are recomputed from the
+    differences of their coordinates; equal rows have distance zero.
     """
     X, Y = without_offset(X, Y)
     x, y = xa.square_norms(X), xa.square_norms(Y)
@@ -93,7 +93,7 @@ def euclidean_distances(X: Array, Y: Array, out: Array | None = None) -> Array:
 
 
 def _warn_of_rounding(gamma: float, X: Array) -> None:
-    """Warn if rounding errors of squared distances, `eps (||x||^2 + ||y||^2)`, change `exp(-gamma ||x - y||^2)`."""
+    """Warn if rounding errors of squared distances, `eps (||x||^2 + ||y||^2)`, noticeably change RBF kernel values."""
     dtype = xa.numpy_dtype(X)
     if xa.is_grid(X) or 0 in X.shape or dtype not in _FLOATS:
         return
@@ -124,11 +124,11 @@ class UnitDiagonalKernel(Kernel):
         return resolved
 
     def _number(self, X: Array, weights: np.ndarray | None = None) -> float:
-        """Return `gamma` as a number."""
+        """Return `gamma` as a number for the training rows `X`."""
         return resolve_gamma(self.gamma, X, weights)
 
     def _distances(self, X: Array, Y: Array, out: Array | None, compiled_values: int) -> Array:
-        """Return the block of distances, by compiled code if it has at least `compiled_values` values."""
+        """Return the block of distances; blocks of at least `compiled_values` values are computed by compiled code."""
         return euclidean_distances(X, Y, out)
 
     def _apply(self, block: Array) -> Array:
@@ -180,7 +180,7 @@ class RBF(UnitDiagonalKernel):
         return _offset(rows[: TUNING.offset_rows].astype(rows.dtype)) is None
 
     def __call__(self, X: Array, Y: Array, out: Array | None = None, compiled_values: int | None = None) -> Array:
-        """Return the kernel block, by compiled code if it has at least `compiled_values` values."""
+        """Return the block of kernel values; compiled code computes blocks of at least `compiled_values` values."""
         compiled_values = TUNING.compiled_values if compiled_values is None else compiled_values
         gamma = resolve_gamma(self.gamma, X)
         if isinstance(X, np.ndarray) and isinstance(Y, np.ndarray) and X.size * Y.shape[0] <= TUNING.few_differences:
@@ -197,7 +197,7 @@ class RBF(UnitDiagonalKernel):
                 register_tiles.fill(register_tiles.GAUSSIAN, X, Y, values, offset_to_remove(Y), scale)
                 return values
         X, Y = without_offset(X, Y)
-        # Scaling the points instead of the block saves a pass over the block, and squares stay in the range of float32.
+        # Scaling points instead of inner products saves a pass over the block, and squares stay in range of float32.
         X, Y = X * (2 * gamma) ** 0.5, Y * (2 * gamma) ** 0.5
         block = xa.dot(X, Y, out=out)
         half_x, half_y = xa.square_norms(X) / 2, xa.square_norms(Y) / 2
@@ -220,7 +220,7 @@ class Laplacian(UnitDiagonalKernel):
         Coefficient of the distance; `"scale"` is `1 / (n_features * X.var())`, `"auto"` is `1 / n_features`, and
         `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`.
     norm : {"l1", "l2"}, default="l1"
-        Norm of the difference; `"l1"` is scikit-learn's `laplacian_kernel`, and `"l2"` is computed by one matrix product.
+        Norm of the difference. The kernel with `"l1"` is scikit-learn's `laplacian_kernel`; `"l2"` needs one matrix product.
 
     See Also
     --------
@@ -256,7 +256,7 @@ class MaternKernel(UnitDiagonalKernel):
     accepts_sparse = True
 
     def _number(self, X: Array, weights: np.ndarray | None = None) -> float:
-        """Return `gamma` as a number: `"scale"` is `1 / sqrt(n_features * X.var())`, since it multiplies the distance."""
+        """Return `gamma` as a number; `"scale"` is `1 / sqrt(n_features * X.var())`, as `gamma` multiplies the distance."""
         value = resolve_gamma(self.gamma, X, weights)
         return value**0.5 if isinstance(self.gamma, str) else value
 
@@ -271,7 +271,7 @@ class Exponential(MaternKernel):
 
     See Also
     --------
-    Laplacian : The same function of the city-block distance.
+    Laplacian : The exponential of the city-block distance.
 
     Examples
     --------
@@ -346,7 +346,7 @@ class Matern52(MaternKernel):
 
 
 class Equality(UnitDiagonalKernel):
-    """The kernel `exp(-gamma * n)` of the number `n` of columns that differ, for codes of categories.
+    """The kernel `exp(-gamma * n)`, where `n` is the number of columns that differ, for categories coded as numbers.
 
     Parameters
     ----------
@@ -375,7 +375,7 @@ class Equality(UnitDiagonalKernel):
 
 
 def sums_over_features(function: str, X: Array, Y: Array, out: Array | None) -> Array:
-    """Return the sums of a function of `register_tiles`; on a torch device by one update of the block for each feature."""
+    """Return the block of sums over features of a function of `register_tiles`; tensors are summed feature by feature."""
     block = xa.empty((X.shape[0], Y.shape[0]), X) if out is None else out
     if not xa.is_torch(X):
         from gramless._core.compiled import register_tiles
@@ -398,7 +398,7 @@ def sums_over_features(function: str, X: Array, Y: Array, out: Array | None) -> 
 
 
 def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array | None = None) -> Array:
-    """Return `kernel.block(X, rows, columns)`, by compiled code from `compiled_values_if_loaded` values on."""
+    """Return `kernel.block(X, rows, columns)`; compiled code is used from `TUNING.compiled_values_if_loaded` values on."""
     if isinstance(kernel, UnitDiagonalKernel):
         x, y = xa.take_rows(X, rows), xa.take_rows(X, columns)
         return kernel(x, y, out, TUNING.compiled_values_if_loaded)
@@ -406,14 +406,14 @@ def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array
 
 
 def values_at_points(kernel: Kernel, X: Array, Y: Array, out: Array, n_points: int) -> Array:
-    """Return `kernel(X, Y)`, compiled only if the model has many points: values do not depend on the batches of X."""
+    """Return `kernel(X, Y)`. Only `n_points` decides on compiled code, so that values do not depend on the batches of X."""
     if isinstance(kernel, UnitDiagonalKernel):
         return kernel(X, Y, out, 0 if n_points >= TUNING.compiled_points else sys.maxsize)
     return kernel(X, Y, out=out)
 
 
 def can_use_register_tiles(X: Array, Y: Array, n_values: int, compiled_values: int) -> bool:
-    """Return whether `n_values` Gaussian kernel values are computed by the compiled loop.
+    """Return whether a block of `n_values` Gaussian kernel values is computed by the compiled loop.
 
     The loop needs dense rows of one dtype and bounded length, a processor with vector instructions, and at least
     `compiled_values` values.

@@ -1,8 +1,8 @@
 """Callbacks for the start and the end of compilation by numba, which takes many seconds at the first call of a loop.
 
-numba stores compiled loops on disk, so that later processes load them. This module does not import numba, because that takes
-0.3 s and many processes never call a compiled loop; `gramless._core.compiled.compiler` imports numba and calls
-`notify_listeners`.
+numba stores compiled loops on disk, so that later processes load the stored code. This module does not import numba, because
+the import takes 0.3 s and many processes never call a compiled loop. `gramless._core.compiled.compiler` imports numba and
+calls `notify_listeners`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _listeners: list[Callable[[bool], None]] = []
 
 @contextmanager
 def compilation_listener(callback: Callable[[bool], None]) -> Iterator[None]:
-    """Call `callback(True)` when numba starts to compile in any thread, and `callback(False)` when it has finished."""
+    """In this context, call `callback(True)` when numba starts to compile in any thread, `callback(False)` when it ends."""
     _listeners.append(callback)
     try:
         yield
@@ -24,7 +24,7 @@ def compilation_listener(callback: Callable[[bool], None]) -> Iterator[None]:
 
 
 def notify_listeners(started: bool) -> None:
-    """Call every registered callback."""
-    # A copy of the list, because other threads may add or remove callbacks during the loop.
+    """Call every registered callback with True at the start and False at the end of a compilation."""
+    # The loop uses a copy of the list, because other threads may add or remove callbacks meanwhile.
     for callback in tuple(_listeners):
         callback(started)

@@ -1,6 +1,6 @@
 """The import of numba for all modules of compiled loops, with a listener that reports compilations.
 
-numba emits an event for each compilation, and none if it loads a compiled loop from disk.
+numba emits an event for each compilation, and no event when it loads a compiled loop from disk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gramless._core.compiled.compilation_events import notify_listeners
 
 
 class _Listener(event.Listener):
-    """Report the start and the end of each outermost compilation; called loops are compiled within that of their caller.
+    """Report the start and the end of each outermost compilation; numba compiles a called loop while it compiles the caller.
 
     The counter needs no lock because numba compiles in one thread at a time.
     """

@@ -1,9 +1,9 @@
-"""Compiled weighted sums of absolute differences; imported only when called.
+"""Compiled weighted sums of absolute differences; imported only when they are computed.
 
     out[k] = sum_ij V[i, j] |X[i, k] - X[j, k]|
 
-for a symmetric `V`: the derivatives of a city-block kernel matrix with respect to the scale of each column, summed with
-weights. O(n^2 d) time; the only temporary array is a transposed copy of `X`.
+for a symmetric `V`. These sums are the derivatives of a city-block kernel matrix with respect to the scale of each column,
+summed with weights. O(n^2 d) time; the only temporary array is a transposed copy of `X`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gramless._core.compiled.compiler import numba
 
 @numba.njit(cache=True, nogil=True, fastmath=True)
 def absolute_difference_sums(V: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Return the sums for a symmetric `V` of shape (n, n) and `X` of shape (n, d), both float64 and C-contiguous."""
+    """Return the sums `out` for a symmetric `V` of shape (n, n) and `X` of shape (n, d), both float64 and C-contiguous."""
     n, d = X.shape
-    # The innermost loop is vectorised because it reads a row of `V` and, in the transposed copy, a row of features.
+    # With the transposed copy the innermost loop reads two contiguous arrays, so that the compiler vectorises it.
     columns = X.T.copy()
     sums = np.zeros(d)
     for i in range(n):

@@ -10,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def kernel_function(products, x_norms, y_norms, gamma, coef0, KIND: tl.constexpr, DEGREE: tl.constexpr):
-    """Return kernel values from inner products and squared norms, in registers."""
+    """Return a tile of kernel values, in registers, computed from inner products and squared norms."""
     if KIND == 0:
         base = products * gamma + coef0
         values = base
@@ -45,10 +45,10 @@ def _values(
     TILE: tl.constexpr,
     STEP: tl.constexpr,
 ):
-    """Return one tile of the kernel matrix, in registers."""
+    """Compute one tile of the kernel matrix in registers."""
     LENGTH: tl.constexpr = PART * PARTS
-    # Points with two parts (high, low) need three products: high by high, high by low and low by high. The product low by
-    # low is omitted.
+    # If each number is the sum of two parts (high, low), an inner product needs three products: high by high, high by low
+    # and low by high. The product low by low is omitted.
     DEPTH: tl.constexpr = PART if PARTS == 1 else 3 * PART
     features = tl.arange(0, STEP)
     products = tl.zeros((STRIP, TILE), tl.float32)
@@ -132,20 +132,20 @@ def _block(
 
 
 def launch_product(left: Any, right: Any, V: Any, out: Any, form: Any, strip: int, tile: int, step: int) -> None:
-    """Set `out = K(left, right) @ V` for operands padded to full strips, tiles and steps, with at least two steps."""
+    """Set `out = K(left, right) @ V`; rows are padded to full strips and tiles, features to at least two full steps."""
     arguments = _arguments(left, right, form, strip, tile, step)
     warps = 8 if strip == 128 else 4
     _product[(left.data.shape[0] // strip,)](V=V, OUT=out, WIDTH=V.shape[1], **arguments, num_stages=3, num_warps=warps)
 
 
 def launch_block(left: Any, right: Any, out: Any, form: Any, strip: int, tile: int, step: int) -> None:
-    """Set `out = K(left, right)`, with the same rounded values that `launch_product` multiplies with `V`."""
+    """Set `out = K(left, right)`, with the kernel values of the same rounded points that `launch_product` uses."""
     grid = left.data.shape[0] // strip, right.data.shape[0] // tile
     _block[grid](OUT=out, **_arguments(left, right, form, strip, tile, step), num_stages=3, num_warps=8)
 
 
 def _arguments(left: Any, right: Any, form: Any, strip: int, tile: int, step: int) -> dict[str, Any]:
-    """Return the arguments that both kernels take."""
+    """Return the arguments that `_product` and `_block` have in common."""
     points = {"X": left.data, "Y": right.data, "X_NORMS": left.norms, "Y_NORMS": right.norms, "m": right.data.shape[0]}
     function = {"gamma": form.gamma, "coef0": form.coef0, "scale": form.scale, "KIND": form.kind, "DEGREE": form.degree}
     return {**points, **function, "PART": left.width, "PARTS": left.parts, "STRIP": strip, "TILE": tile, "STEP": step}

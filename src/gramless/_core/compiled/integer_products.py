@@ -1,23 +1,23 @@
 """Compiled inner products of rows stored as bytes (`gramless._core.grid`).
 
-Imported only if `has_integer_products()`, because LLVM aborts the process for other processors. The left rows are packed to
-strips and the right rows to panels; the integer sums of a strip and a panel stay in registers. All instructions are exact:
+Imported only if `has_integer_products()`, because LLVM aborts the process for other processors. Blocks of left rows (strips)
+are multiplied with blocks of right rows (panels); the integer sums stay in registers. All instructions are exact:
 
     AVX-512 VNNI   vpdpbusd on 16 lanes: four products of bytes for each lane, 12 x 32 sums
-    AVX-VNNI       the same on 8 lanes, 6 x 16 sums
+    AVX-VNNI       vpdpbusd on 8 lanes: four products of bytes for each lane, 6 x 16 sums
     AVX2           vpmaddwd and an addition on 8 lanes: two products of 16 bits for each lane, 6 x 16 sums
 
-Most pixels of an image are background. 16-bit products multiply features in pairs. If both codes of many pairs in a left row
-equal the most frequent code b of the row, the row is stored as a list of the other pairs, and only these are multiplied:
+Without VNNI, features are multiplied in pairs, and most pixels of an image are background. If both codes of many pairs in
+left row i equal its most frequent code b_i, the row is stored as a list of the other pairs and only listed pairs are used:
 
     <codes_i, codes_j> = <codes_i - b_i, codes_j> + b_i sum(codes_j)
 
-The second term is added to the offset of the grid of the row. `_select_listed_rows` estimates for each row whether a list is
-cheaper than a strip. Products of bytes have no lists: they multiply four features at a time, and a difference needs a sign.
+To add the second term, the offset of the row is increased by scale_i b_i. `_select_listed_rows` estimates for each row if a
+list is cheaper than a strip. There are no lists with VNNI, because differences of codes do not fit in unsigned bytes.
 `benchmarks/cpu_products.py` compares lists, strips and float32 matrix products.
 
-If all rows have only two values, their codes are 0 and 255, and a product is 255^2 times the number of common bits of words
-of 64 features: rows of zeros and ones, such as indicator columns of categories, take a population count for each word.
+If all rows have only two values, such as zero and one, their codes are 0 and 255. An inner product of codes is then 255^2
+times the number of features with code 255 in both rows, which is computed by one population count for 64 features.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ from gramless._core.compiled.compiler import numba
 _LANES = _simd.LANES
 # Whether the processor multiplies bytes (unsigned by signed); otherwise codes are multiplied as 16-bit integers.
 _BYTE_PRODUCTS = _simd.available("avx512vnni") if _LANES == 16 else _simd.available("avxvnni")
-# Features that one lane multiplies at a time.
+# Number of features that one lane of a vector multiplies at a time.
 _GROUP = 4 if _BYTE_PRODUCTS else 2
-# Rows of a strip, and vectors of a panel.
+# Number of rows of a strip, and number of vectors of a panel, which have one row in each lane.
 _STRIP_ROWS, _VECTORS = (12, 2) if _LANES == 16 else (6, 2)
 _PANEL_ROWS = _VECTORS * _LANES
-# Codes of the signed operand are reduced by 128, and 128 times the sum of the other codes is added to the product.
+# 128 is subtracted from the codes of right rows (signed bytes), and 128 times the sum of left codes is added to a product.
 _SHIFT = 128 if _BYTE_PRODUCTS else 0
 _SIGN_BITS = np.int32(-0x7F7F7F80 if _BYTE_PRODUCTS else 0)
 # Whether rows with a frequent code are stored as lists of pairs; this needs 16-bit products.
 _USE_LISTS = not _BYTE_PRODUCTS
-# Approximate number of codes of a row from which its most frequent code is estimated.
+# Approximate number of codes in the sample of a row from which the most frequent code is estimated.
 _SAMPLED_CODES = 32
-# One row in this many is examined first; if none of these has a frequent code, no row is stored as a list.
+# First only every eighth row is examined; if none of the examined rows has a frequent code, no row is stored as a list.
 _EXAMINED_STRIDE = 8
-# Bytes of a chunk of two panels, which stays in the first-level cache, and of the lists multiplied with it, which stay in
-# the second-level cache.
+# Bytes of a chunk, which is a range of features of two panels that stays in the first-level cache, and bytes of the lists
+# that are multiplied with a chunk and stay in the second-level cache.
 _CHUNK_BYTES, _LIST_BYTES = 28 << 10, 1 << 17
-# Cost model of lists: time of a listed pair in steps of a strip, time to start the list of a chunk in listed pairs, and time
-# to build a list in vector products for each pair of the row.
+# Cost model of lists: time of a listed pair, relative to a pair of a strip; time to start the list of a chunk, in pairs; and
+# time to build a list, in vector products for each pair of the row.
 _PAIR_COST, _CHUNK_START_COST = 1.25, 20
 _LIST_BUILD_COST = 2.0
 # Largest code: grids have at most 256 levels.
 _LARGEST_CODE = 255
-# Largest distance of an entry from its grid level, relative to the largest entry of the row: four float32 roundings, for
-# images that were centred and scaled.
+# Largest accepted distance of an entry from its grid level, relative to the largest entry of the row: four rounding errors
+# of float32, because images may have been centred and scaled in float32.
 _GRID_TOLERANCE = 4.0 * float(np.finfo(np.float32).eps)
-# Entries that are encoded before the next test for a value that is on no level.
+# Number of entries that are encoded between two tests for entries that are on no level.
 _ENCODED_AT_ONCE = 64
 
-# Columns whose common bits with a row are counted before the next ones; their words stay in the first-level cache.
+# Number of right rows whose common bits with a left row are counted at a time; their words stay in the first-level cache.
 _BIT_COLUMNS = 256
 
 _EACH = range(_VECTORS)
@@ -78,7 +78,7 @@ _ORDERS = np.array(
 
 
 def _add_products(builder: Any, total: Any, left: Any, right: Any) -> Any:
-    """Return `total` plus, in each lane, the sum of the products of its group of features."""
+    """Return `total` plus, in each lane, the sum of the products of the group of features in the lane."""
     if _BYTE_PRODUCTS:
         return _simd.call(builder, f"llvm.x86.avx512.vpdpbusd.{32 * _LANES}", _simd.INTEGERS, total, left, right)
     halves = ir.VectorType(ir.IntType(16), 2 * _LANES)
@@ -89,7 +89,7 @@ def _add_products(builder: Any, total: Any, left: Any, right: Any) -> Any:
 
 @intrinsic
 def _register_tile(context: Any, strip: Any, panel: Any, steps: Any, out: Any) -> Any:
-    """Set `out[strip row][panel row]` to the integer products of a packed strip and a packed panel, given by addresses."""
+    """Set `out[strip row][panel row]` to the integer products of a packed strip and panel, which are given by addresses."""
     signature = types.void(types.uintp, types.uintp, types.intp, types.uintp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -108,9 +108,9 @@ def _register_tile(context: Any, strip: Any, panel: Any, steps: Any, out: Any) -
 
 @numba.njit(cache=True, nogil=True)
 def _pack(codes: np.ndarray, width: int, flip: np.int32, multiple: int = 1) -> np.ndarray:
-    """Return the codes in strips of `width` rows, with a group of features in each int32: shape (strips, steps, width).
+    """Return the codes in strips of `width` rows, shape (strips, steps, width); each int32 has a group of features.
 
-    Zero rows are added up to a `multiple` of strips; `flip` is combined with each int32 by exclusive or.
+    Rows of zeros fill the last strips up to a multiple of `multiple`; each int32 is combined with `flip` by exclusive or.
     """
     words = codes.view(np.int32)
     n, fours = words.shape
@@ -131,7 +131,7 @@ def _pack(codes: np.ndarray, width: int, flip: np.int32, multiple: int = 1) -> n
 
 @numba.njit(cache=True, nogil=True)
 def sums_of_codes(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum and the sum of squares of each row."""
+    """Return the sum and the sum of squares of the codes of each row."""
     sums, squares = np.empty(codes.shape[0], np.int64), np.empty(codes.shape[0], np.int64)
     for i in range(codes.shape[0]):
         row = codes[i]
@@ -177,7 +177,7 @@ def _listed_tile(context: Any, places: Any, pairs: Any, steps: Any, panel: Any, 
 def _to_inner_products(
     context: Any, exact: Any, right: Any, add: Any, shift: Any, left: Any, total: Any, first: Any, shifted: Any, out: Any
 ) -> Any:
-    """Set `out = left right (exact + shifted) + add total + first shift`: inner products of rows from those of codes."""
+    """Convert integer products to inner products, `out = left right (exact + shifted) + add total + first shift`."""
     address, number = types.uintp, types.float64
     signature = types.void(*[address] * 4, *[number] * 4, address)
     half = _LANES // 2
@@ -200,7 +200,7 @@ def _to_inner_products(
 
 @intrinsic
 def _list_pairs(context: Any, codes: Any, background: Any, first: Any, orders: Any, places: Any, pairs: Any) -> Any:
-    """Write positions and differences of the pairs, out of eight, that differ from the background; return their number."""
+    """Write position and difference of each of eight pairs that differs from the background; return how many differ."""
     address = types.uintp
     signature = types.intp(address, types.int32, types.int32, address, address, address)
 
@@ -235,7 +235,7 @@ def _list_pairs(context: Any, codes: Any, background: Any, first: Any, orders: A
 def _background(codes: np.ndarray, i: int, counts: np.ndarray) -> tuple[np.uint8, bool]:
     """Return the most frequent code in a sample of a row, and whether at least one in eight sampled codes equals it."""
     width = codes.shape[1]
-    every = max(1, width // _SAMPLED_CODES) | 1  # odd, so that the sample is not one column of an image
+    every = max(1, width // _SAMPLED_CODES) | 1  # an odd step, so that the sample is not a single column of an image
     counts[:] = 0
     best = np.uint8(0)
     for k in range(0, width, every):
@@ -248,15 +248,15 @@ def _background(codes: np.ndarray, i: int, counts: np.ndarray) -> tuple[np.uint8
 
 @numba.njit(cache=True, nogil=True)
 def _chunk(steps: int) -> int:
-    """Return the number of steps in a chunk of two panels, a multiple of eight; all chunks of a panel have this size."""
+    """Return the number of steps (pairs of features) of a chunk, a multiple of eight; the last chunk may be shorter."""
     chunks = -(-steps * 8 * _PANEL_ROWS // _CHUNK_BYTES)
     return -(-steps // (8 * chunks)) * 8
 
 
-# Loops instead of NumPy expressions in these functions, because numba takes seconds to compile array expressions.
+# This module has loops instead of NumPy array expressions, because numba takes seconds to compile array expressions.
 @numba.njit(cache=True, nogil=True)
 def _select_listed_rows(codes: np.ndarray, m: int, background: np.ndarray, listed: np.ndarray) -> int:
-    """Mark the rows that are cheaper as lists for `m` right rows, write their frequent codes, and return their number."""
+    """Mark rows for which a list is cheaper with `m` right rows; write their most frequent codes and return their number."""
     n, steps = codes.shape[0], codes.shape[1] // 2
     words = codes.view(np.uint16)
     counts = np.empty(256, np.int32)
@@ -267,7 +267,7 @@ def _select_listed_rows(codes: np.ndarray, m: int, background: np.ndarray, liste
         has_background |= _background(codes, i, counts)[1]
     if not has_background:
         return 0
-    # Vector products of all steps of a strip, and of one step of a list. Lists of fewer pairs than `limit` are cheaper.
+    # Vector products of a row as part of a strip, and of one listed pair. Lists of fewer than `limit` pairs are cheaper.
     strip_cost, pair_cost = -(-m // _PANEL_ROWS) * _VECTORS * steps, -(-m // (2 * _PANEL_ROWS)) * 2 * _VECTORS
     limit = (
         (strip_cost - _LIST_BUILD_COST * steps) / pair_cost - _CHUNK_START_COST * -(-steps // _chunk(steps))
@@ -289,9 +289,9 @@ def _select_listed_rows(codes: np.ndarray, m: int, background: np.ndarray, liste
 def _lists(
     codes: np.ndarray, rows: np.ndarray, background: np.ndarray, orders: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the pairs in which rows differ from their background: positions in a packed panel in bytes, and differences.
+    """Return the pairs that differ from the background of their row: byte offsets in a packed panel, differences, bounds.
 
-    The pairs of `rows[i]` in chunk c are `bounds[i, c]` to `bounds[i, c + 1] - 1`; there is at least one.
+    The pairs of `rows[i]` in chunk c are `bounds[i, c]` to `bounds[i, c + 1] - 1`; every chunk has at least one pair.
     """
     width = codes.shape[1]
     chunk = 2 * _chunk(width // 2)
@@ -321,7 +321,7 @@ def _lists(
 
 
 # The next two functions use addresses instead of array slices, because numba counts references to each slice with atomic
-# operations. Their callers keep references to the arrays.
+# operations. The caller of the functions keeps references to the arrays.
 @numba.njit(cache=True, nogil=True)
 def _multiply_lists(
     rows: np.ndarray,
@@ -337,9 +337,9 @@ def _multiply_lists(
     out: np.ndarray,
     stride: int,
 ) -> None:
-    """Write the inner products of the listed rows, two panels at a time; incomplete panels are copied through `padded`.
+    """Write the inner products of listed rows, two panels at a time; `padded` stores the results of incomplete panels.
 
-    All rows are multiplied with a chunk of two panels before the next chunk; their sums are stored in `exact` meanwhile.
+    A group of rows is multiplied with one chunk before the next chunk; `exact` stores the sums of the rows meanwhile.
     """
     first_exact, first_panel, apart = exact.ctypes.data, panels.ctypes.data, 4 * panels.shape[1] * _PANEL_ROWS
     first_place, first_pair, last = places.ctypes.data, pairs.ctypes.data, bounds.shape[1] - 2
@@ -386,7 +386,7 @@ def _multiply_strips(
     out: np.ndarray,
     stride: int,
 ) -> None:
-    """Write the inner products of the rows in strips, one panel at a time; incomplete panels are copied through `padded`."""
+    """Write the inner products of rows in strips, one panel at a time; `padded` stores the results of incomplete panels."""
     into, steps = tile.ctypes.data, panels.shape[1]
     first_strip, first_panel = strips.ctypes.data, panels.ctypes.data
     right, add, shift = columns.ctypes.data, columns[1:].ctypes.data, columns[2:].ctypes.data
@@ -416,7 +416,7 @@ def _count_bits(context: Any, word: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def _pack_bits(codes: np.ndarray) -> np.ndarray:
-    """Return words of 64 features of shape (words, rows), or no words if a code is neither 0 nor 255."""
+    """Return 64-bit words with a bit per feature, shape (words, rows), or an empty array if a code is neither 0 nor 255."""
     fours = codes.view(np.uint32)
     n, width = fours.shape
     words = np.zeros((-(-width // 16), n), np.uint64)
@@ -435,8 +435,8 @@ def _pack_bits(codes: np.ndarray) -> np.ndarray:
 def _multiply_bits(
     words: np.ndarray, others: np.ndarray, grid: np.ndarray, columns: np.ndarray, out: np.ndarray, stride: int
 ) -> None:
-    """Write the inner products of rows given by bits, for grids as in `_to_inner_products` with codes of 0 and 255."""
-    # Slices and numbers are taken out of the inner loops, because LLVM vectorises them only then.
+    """Write the inner products of rows with codes 0 and 255, packed as bits, by the formula of `_to_inner_products`."""
+    # Slices and scalars are assigned outside of the inner loops, because LLVM does not vectorise the loops otherwise.
     counts = np.empty(_BIT_COLUMNS, np.int32)
     for start in range(0, others.shape[1], _BIT_COLUMNS):
         end = min(start + _BIT_COLUMNS, others.shape[1])
@@ -465,11 +465,11 @@ def integer_products(
     out: np.ndarray,
     stride: int,
 ) -> None:
-    """Write the inner products of two sets of rows on grids (`gramless._core.grid`); row i starts at `out[i * stride]`."""
+    """Write the inner products of two sets of rows on grids (`gramless._core.grid`); row i is at `out[i * stride]`."""
     n, m, width = codes.shape[0], other_codes.shape[0], codes.shape[1]
     sums, _ = sums_of_codes(codes)
     other_sums, _ = sums_of_codes(other_codes)
-    # For each left row: scale, sum, offset, and the correction for the shift of the signed codes.
+    # `grid` has, for each left row, the scale, the sum, the offset and the correction for the shift of the signed codes.
     grid, columns = np.empty((4, n)), np.zeros((3, -(-m // (2 * _PANEL_ROWS)) * 2 * _PANEL_ROWS))
     for i in range(n):
         grid[0, i], grid[1, i] = scale[i], scale[i] * sums[i] + n_features * offset[i]
@@ -488,7 +488,7 @@ def integer_products(
     s, t = 0, 0
     for i in range(n):
         if listed[i]:
-            # Subtracting the background from the codes of a listed row increases the offset of its grid.
+            # Subtracting the background from the codes of a listed row increases the offset of the row.
             list_rows[t], grid[2, i] = i, offset[i] + scale[i] * background[i]
             t += 1
         else:
@@ -530,7 +530,7 @@ _READ_ONLY = types.Array(types.float32, 2, "C", readonly=True)
 
 @numba.njit(types.boolean(_READ_ONLY, types.uint8[:, ::1], types.float64[::1], types.float64[::1]), cache=True, nogil=True)
 def encode(X: np.ndarray, codes: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> bool:
-    """Write the codes and the grid of each row; return False at the first row that is on no grid of 256 or fewer levels."""
+    """Write codes, scale and offset of each row; return False at the first row that is on no grid of at most 256 levels."""
     for i in range(X.shape[0]):
         x, into = X[i], codes[i, : X.shape[1]]
         low, high = x[0], x[0]

@@ -14,9 +14,9 @@ from gramless._core.compiled.compiler import numba
 
 @numba.njit("void(f4[:, :, :, ::1], i8, i8, i8, f4, f4[:, ::1])", cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def gather(images: np.ndarray, height: int, width: int, stride: int, floor: float, out: np.ndarray) -> None:
-    """Write all patches of the images to the rows of `out`, ordered by image, and ones to its last column.
+    """Write all patches of the images to the rows of `out`, ordered by image, and ones to the last column of `out`.
 
-    Each patch is centred and divided by sqrt(variance + floor).
+    Each patch is shifted to mean zero and divided by sqrt(variance + floor).
     """
     n, h, w, c = images.shape
     d = height * width * c
@@ -57,10 +57,10 @@ def pool(
     both: bool,
     out: np.ndarray,
 ) -> None:
-    """Compute weighted sums of max(0, a - threshold) over the activations `a` of one image, for each cell.
+    """Compute weighted sums of max(0, a - threshold) over the activations `a` of one image, for each pooling cell.
 
-    Entry e adds `weights[e]` times the activations at position `positions[e]` to `out[cells[e]]`. With `both`, the sums of
-    max(0, -a - threshold) follow in the second half of the columns.
+    Entry e adds `weights[e]` times the activations at position `positions[e]` to `out[cells[e]]`. With `both`, the second
+    half of the columns contains the sums of max(0, -a - threshold).
     """
     k = activations.shape[1]
     zero = np.float32(0)

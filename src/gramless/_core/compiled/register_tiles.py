@@ -1,23 +1,23 @@
-"""Blocks whose sums over the features stay in registers: Gaussian kernel values, and sums that no matrix product computes.
+"""Compiled loops for Gaussian kernel values, and for sums over features that no matrix product computes.
 
     fill    exp(-gamma ||x_i - y_j||^2), or one of the sums over k below                              O(n m d)
     expand  K(X, points) @ coef; kernel values stay in the first-level cache and are not stored    O(n m (d + k))
-    multiply_lower_tiles  K(X, X) @ V, where each value is used for both halves of the matrix    O(n^2 (d / 2 + k))
+    multiply_lower_tiles  K(X, X) @ V, where each value is used for both triangles               O(n^2 (d / 2 + k))
 
     CITY_BLOCK    sum_k |x_k - y_k|         HARMONIC      sum_k 2 x_k y_k / (x_k + y_k)
     DIFFERING     #{k : x_k != y_k}         CHI_SQUARE    sum_k (x_k - y_k)^2 / (x_k + y_k)
     INTERSECTION  sum_k min(x_k, y_k)
 
-Rows of `X` are packed in strips and the others in panels, both feature by feature. For the Gaussian kernel, with the points
-scaled by `gaussian_scale(gamma)` and `shift_x = -||x||^2 / 2`, an entry is `2^min(<x, y> + shift_x + shift_y, 0)`, computed
-in registers: writing the inner products to memory and reading them again for the exponential would take longer than
-computing the inner products of a few dozen features. `exp_of_products` does the exponential for inner products that other
-functions have computed, those of rows stored as bytes or of long rows. `benchmarks/cpu_products.py` prints the fraction of
-the processor's peak rate of additions that the city-block distances reach.
+A strip is a block of rows of `X` and a panel a block of rows of `Y`, both stored feature by feature; the sums over features
+stay in registers. For points scaled by `gaussian_scale(gamma)` and `shift_x = -||x||^2 / 2`, a Gaussian kernel value is
+`2^min(<x, y> + shift_x + shift_y, 0)`. It is computed in registers, because writing inner products to memory and reading
+them for the exponential takes longer than computing the inner products of a few dozen features. `exp_of_products` converts
+inner products that other functions have computed, for rows stored as bytes and for long rows. `benchmarks/cpu_products.py`
+prints the fraction of the processor's peak rate of additions that the city-block distances reach.
 
 A panel has 16 points with AVX2 and 32 with AVX-512: two vectors in float32, and four in float64, of which two are multiplied
-at a time. With strips of 6 (AVX2) or 12 (AVX-512) rows the sums fill the registers. An entry takes one vector instruction
-for each feature, fourteen for the exponential in float32 and twenty-one in float64.
+at a time. With strips of 6 (AVX2) or 12 (AVX-512) rows the sums fill the registers. A vector of kernel values takes one
+instruction for each feature, and fourteen (float32) or twenty-one (float64) instructions for the exponential.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ from gramless._core.compiled import simd as _simd
 from gramless._core.compiled.compiler import numba
 
 Points = tuple[np.ndarray, np.ndarray]
-"""Packed points, and minus half of their squared norms."""
+"""Packed points (in strips or panels), and minus half of their squared norms."""
 
 GAUSSIAN, CITY_BLOCK, DIFFERING, HARMONIC, CHI_SQUARE, INTERSECTION = range(6)
-"""The functions of two rows that `fill` computes."""
+"""Codes of the functions of two rows that `fill` computes."""
 
 PANEL_POINTS = 2 * _simd.LANES
 """Number of points in a panel."""
 STRIP_ROWS = 12 if _simd.LANES == 16 else 6
 """Number of rows in a strip."""
 _VECTORS = 2
-# Columns of coefficients multiplied at a time: with two, the sums need as many registers as a tile of kernel values.
+# Number of coefficient columns multiplied at a time: with two, sums need as many registers as a tile of kernel values.
 _COLUMNS = 2
-# Upper bounds on the panels processed for all strips before the next ones: their bytes, so that the points stay in the
-# second-level cache, and the bytes of the kernel values of one strip, which stay in the first-level cache.
+# Panels are processed in groups, one group for all strips. Upper bounds in bytes on the points of a group, which stay in the
+# second-level cache, and on the kernel values of one strip and a group, which stay in the first-level cache.
 _PANEL_BYTES = 1 << 18
 _VALUE_BYTES = 1 << 14
-# Rows and columns of a tile of `multiply_lower_tiles`, a multiple of `STRIP_ROWS` and `PANEL_POINTS`, and the number of
-# strips whose products are summed in the dtype of the points.
+# Number of rows and of columns of a tile of `multiply_lower_tiles`, a multiple of `STRIP_ROWS` and `PANEL_POINTS`, and the
+# number of strips whose products are summed in the dtype of the points before they are added to float64 sums.
 TILE_ROWS = 960
 _SUMMED_STRIPS = 16
-# The power 2^t for t <= 0 is 2^k 2^r with k the nearest integer. 1.5 * 2^23 (or 2^52) plus a number of moderate size has the
-# nearest integer in its last bits. With `zero` added, these bits shifted to the exponent are the number 2^(k + zero - bias),
-# and 0.0 for k = -zero, the smallest k: kernel values below 1e-30 in float32, less than the rounding of sums, are zero,
-# because products of subnormal numbers are a hundred times slower on many processors. The polynomial has the remaining
-# factor 2^(bias - zero).
+# The power 2^t for t <= 0 is 2^k 2^r, where k is the integer nearest to t and r = t - k. In float32 the last bits of the sum
+# 1.5 * 2^23 + t are k (float64: 1.5 * 2^52 + t). If `zero` is also added, these bits, shifted to the exponent field, are
+# the number 2^(k + zero - bias), or 0.0 for the smallest k, which is -zero. The polynomial of 2^r contains the remaining
+# factor 2^(bias - zero). Kernel values below 2^-zero (1e-30 in float32) are thus zero: they are less than the rounding error
+# of sums, and their products could be subnormal numbers, with which many processors are a hundred times slower.
 _ZERO, _BIAS, _MANTISSA = {"double": 1000, "float": 100}, {"double": 1023, "float": 127}, {"double": 52, "float": 23}
-# Polynomials of 2^r on |r| <= 1/2, highest power first. In float64 the Taylor series, whose omitted terms are below
-# rounding; in float32 the minimax polynomial with p(0) = 1, whose relative error is 9e-8.
+# Polynomials of 2^r on |r| <= 1/2, highest power first. In float64 it is the Taylor series, whose omitted terms are less
+# than the rounding error; in float32 it is the minimax polynomial with p(0) = 1, whose relative error is 9e-8.
 _POLYNOMIAL = {
     "double": [log(2) ** n / factorial(n) for n in range(12, -1, -1)],
     "float": [1.32647272e-3, 9.67151281e-3, 5.55073372e-2, 2.40220423e-1, 6.93146978e-1, 1.0],
@@ -71,7 +71,7 @@ _POLYNOMIAL = {
 
 
 def lanes(itemsize: int) -> int:
-    """Return how many numbers of `itemsize` bytes a vector has."""
+    """Return the number of elements of `itemsize` bytes in a vector."""
     return _simd.LANES * 4 // itemsize
 
 
@@ -88,12 +88,12 @@ def _fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def gaussian_scale(gamma: float) -> float:
-    """Return the factor of points for which the Gaussian kernel is `2^(-||x - y||^2 / 2)`."""
+    """Return the factor by which points are scaled so that the Gaussian kernel is `2^(-||x - y||^2 / 2)`."""
     return float((2 * gamma / log(2)) ** 0.5)
 
 
 def _power_of_two(builder: Any, t: Any) -> Any:
-    """Return `2^t` in each lane, for numbers of at most zero."""
+    """Return `2^t` in each lane, for values `t` of at most zero."""
     kind = t.type
     name = "double" if kind.element == _simd.F64 else "float"
     zero, mantissa = _ZERO[name], _MANTISSA[name]
@@ -124,7 +124,7 @@ def _add_unequal(builder: Any, total: Any, x: Any, y: Any) -> Any:
 
 
 def _add_over_sum(builder: Any, total: Any, term: Any, x: Any, y: Any) -> Any:
-    """Add `term / (x + y)`, zero for a bin that is empty in both histograms: the smallest normal number bounds the sum."""
+    """Add `term / max(x + y, tiny)` to `total`; `tiny` avoids a division by zero if a bin is empty in both histograms."""
     tiny = _constant(x.type, float(np.finfo(np.float64 if x.type == _simd.DOUBLES else np.float32).tiny))
     positive = _simd.call(builder, f"llvm.maxnum.{_simd.suffix(x.type)}", x.type, builder.fadd(x, y), tiny)
     return builder.fadd(total, builder.fdiv(term, positive))
@@ -144,7 +144,7 @@ def _add_smaller(builder: Any, total: Any, x: Any, y: Any) -> Any:
 
 
 _TERMS = (_add_product, _add_difference, _add_unequal, _add_harmonic, _add_chi_square, _add_smaller)
-"""For each function of two rows, the code that adds the term of a feature to the sums."""
+"""For each function of two rows, a generator of code that adds the term of one feature to the sums."""
 
 
 @intrinsic
@@ -160,9 +160,9 @@ def _tile(
     stride: Any,
     number: Any,
 ) -> Any:
-    """Write the values of a strip and a panel to rows of `out`; array arguments are addresses.
+    """Write the values of the function `which` for a strip and a panel to `out`; array arguments are addresses.
 
-    The type of `number` is the dtype of the values.
+    The argument `number` only passes the dtype of the values.
     """
     address = types.uintp
     signature = types.void(types.intp, address, address, types.intp, address, address, address, types.intp, number)
@@ -183,7 +183,7 @@ def _tile(
                 for place, v in enumerate(vectors):
                     value = sums[i * width + place]
                     if function == GAUSSIAN:
-                        # Added after the products, which cancel exactly for equal points with one coordinate.
+                        # The shifts are added last, so that the terms of equal points with one coordinate cancel exactly.
                         value = builder.fadd(value, builder.fadd(shift, shifts[place]))
                         value = _simd.call(builder, f"llvm.minnum.{_simd.suffix(kind)}", kind, value, largest)
                         value = _power_of_two(builder, value)
@@ -249,13 +249,13 @@ _times_columns = _simd.product(_dots, (_COLUMNS,))
 _transposed_times_columns = _simd.product(_add_transposed, (_COLUMNS,))
 
 
-# A separate function, so that numba compiles the intrinsic once for each precision and not at each call. The tiles are given
-# by addresses, because numba counts references to each array slice with atomic operations.
+# A separate function, so that numba compiles the intrinsic once for each precision and not for each caller. The tiles are
+# given by addresses, because numba counts references to each array slice with atomic operations.
 @numba.njit(cache=True, nogil=True)
 def _fill_strip(
     which: int, left: Points, right: Points, s: int, start: int, stop: int, out: np.ndarray, first: int, stride: int
 ) -> None:
-    """Write the values of strip `s` and the panels from `start` to `stop - 1` to rows of `out` that begin at `first`."""
+    """Write the values of strip `s` and panels `start` to `stop - 1` to `out`, whose first row begins at index `first`."""
     d, size, zero = left[0].shape[1], left[0].itemsize, left[0].dtype.type(0)
     strip, x = left[0].ctypes.data + size * d * STRIP_ROWS * s, left[1].ctypes.data + size * STRIP_ROWS * s
     for p in range(start, stop):
@@ -299,7 +299,7 @@ def _pack_panel(X: np.ndarray, first: int, shift: np.ndarray, scale: Any, target
 
 @numba.njit(cache=True, nogil=True)
 def panels(X: np.ndarray, shift: np.ndarray, scale: Any, bounds: np.ndarray) -> tuple[Points, np.ndarray]:
-    """Return the shifted and scaled points in panels, and the first panel of each group.
+    """Return the shifted and scaled points in panels, and the index of the first panel of each group.
 
     Group g has the points `bounds[g]` to `bounds[g + 1] - 1`; no panel has points of two groups. The last panel of a group
     is padded with copies of its last point.
@@ -333,7 +333,7 @@ def _panels_per_group(d: int, itemsize: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def _fill(which: int, X: np.ndarray, Y: np.ndarray, shift: np.ndarray, scale: Any, flat: np.ndarray, stride: int) -> None:
-    """Write the values of the rows of `X` and `Y`; row i starts at `flat[i * stride]`."""
+    """Write the function values of all pairs of rows; the values of row i of `X` start at `flat[i * stride]`."""
     n, m = X.shape[0], Y.shape[0]
     left, (right, _) = strips(X, shift, scale), panels(Y, shift, scale, np.array([0, m]))
     n_strips, n_panels = left[0].shape[0], right[0].shape[0]
@@ -355,7 +355,7 @@ def _fill(which: int, X: np.ndarray, Y: np.ndarray, shift: np.ndarray, scale: An
 def fill(
     which: int, X: np.ndarray, Y: np.ndarray, out: np.ndarray, shift: np.ndarray | None = None, scale: float = 1.0
 ) -> None:
-    """Compute the function `which` of all pairs of rows, shifted and scaled, in the dtype of `out`, which is overwritten."""
+    """Write the function `which` of all pairs of shifted and scaled rows to `out`, computed in the dtype of `out`."""
     # Conversion to one memory layout and one dtype limits numba to one compiled version for each precision.
     rows, others = np.ascontiguousarray(X, out.dtype), np.ascontiguousarray(Y, out.dtype)
     xa.check_same_columns(rows, others)
@@ -389,7 +389,7 @@ def columns(coef: np.ndarray, bounds: np.ndarray, firsts: np.ndarray, lanes: int
 def _multiply_strip(
     values: np.ndarray, stride: int, coef: np.ndarray, pair: int, start: int, stop: int, sums: np.ndarray
 ) -> None:
-    """Write the products of a strip of values of the panels from `start` to `stop - 1` and a pair of columns to `sums`."""
+    """Write to `sums` the products of a strip of values (panels `start` to `stop - 1`) and a pair of coefficient columns."""
     lanes, zero = coef.shape[3], values.dtype.type(0)
     weights = coef.ctypes.data + coef.strides[0] * pair + coef.strides[1] * (start * PANEL_POINTS // lanes)
     n_vectors = (stop - start) * PANEL_POINTS // lanes
@@ -398,9 +398,9 @@ def _multiply_strip(
 
 @numba.njit(cache=True, nogil=True)
 def expand(left: Points, right: Points, firsts: np.ndarray, coef: np.ndarray, into: np.ndarray, scores: np.ndarray) -> None:
-    """Add `K(rows, points of g) @ coef of g` to the columns `into[g]` of `scores`, for every group of points.
+    """Add the products of kernel values and coefficients of every group g of points to the columns `into[g]` of `scores`.
 
-    Sums over a few hundred points have the dtype of the points; the sums of these have the dtype of `scores`.
+    Sums over a few hundred points have the dtype of the points; these partial sums are added in the dtype of `scores`.
     """
     mode: Any = _simd.flush_subnormals()  # type: ignore[call-arg]
     n_strips, d, _ = left[0].shape
@@ -426,11 +426,11 @@ def expand(left: Points, right: Points, firsts: np.ndarray, coef: np.ndarray, in
 def multiply_lower_tiles(
     left: Points, right: Points, factors: np.ndarray, coef: np.ndarray, out: np.ndarray, first: int, step: int
 ) -> None:
-    """Add the products of the tiles `first`, `first + step`, ... of the lower half of a Gaussian kernel matrix to `out`.
+    """Add the products of the tiles `first`, `first + step`, ... of the lower triangle of a Gaussian kernel matrix to `out`.
 
-    `left` and `right` have the same points in strips and in panels. The right-hand side is given as `factors` of shape
-    (pairs of columns, rows, 2) and as `coef` in the order of the panels, which is also that of `out` (float64). Sums over a
-    few hundred points have the dtype of the points.
+    `left` has the points in strips and `right` has them in panels. The right-hand side V is given twice: as `factors` of
+    shape (pairs of columns, rows, 2), and as `coef` in the order of the panels. `out` (float64) has the order of `coef`.
+    Sums over a few hundred points have the dtype of the points.
     """
     mode: Any = _simd.flush_subnormals()  # type: ignore[call-arg]
     n_strips, n_panels, n_pairs, lanes = left[0].shape[0], right[0].shape[0], coef.shape[0], coef.shape[3]
@@ -476,7 +476,7 @@ def multiply_lower_tiles(
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract", "nsz", "reassoc", "nnan"})
 def exp_of_products(flat: np.ndarray, stride: int, half_x: np.ndarray, half_y: np.ndarray) -> None:
-    """Convert float32 inner products to Gaussian kernel values in place; row i starts at `flat[i * stride]`."""
+    """Convert float32 inner products to Gaussian kernel values in place; row i of the block starts at `flat[i * stride]`."""
     for i in range(half_x.size):
         row = flat[i * stride : i * stride + half_y.size]
         shift = half_x[i]

@@ -2,7 +2,7 @@
 
 The compiler does not vectorise Python's `max`, because its result for NaN depends on the order of the arguments; `larger`
 and `smaller` are LLVM intrinsics with the flag that no argument is NaN. The exponential is a power of two times a
-polynomial, with an error of at most two units in the last place. It is for arguments of at most zero: kernels need no other.
+polynomial, with an error of at most two units in the last place, for the arguments that kernels need: at most zero.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numba.extending import intrinsic
 from gramless._core.compiled import simd
 from gramless._core.compiled.compiler import numba
 
-# exp(x) = 2^k exp(r) with r = x - k log 2. -log 2 is the sum of two constants, so that the product of k with the first one
-# is exact (Cody and Waite 1980).
+# exp(x) = 2^k exp(r) with r = x - k log 2. -log 2 is the sum of two constants, so that the product of k with the first
+# constant is exact (Cody and Waite 1980).
 _LOG2E = np.float32(1.44269504088896341)
 _LN2_HIGH = np.float32(-0.693359375)
 _LN2_LOW = np.float32(2.12194440e-4)
 SMALLEST = np.float32(-69.0)
-"""Argument below which `exp32` returns zero: exp(-69) is 1e-30, below the rounding of float32 sums of kernel values.
-Products of smaller values with coefficients would be subnormal numbers, with which many processors are 100 times slower."""
+"""Argument below which `exp32` returns zero: exp(-69) is 1e-30, below the rounding error of float32 sums of kernel values.
+Products of smaller values and coefficients could be subnormal numbers, with which many processors are 100 times slower."""
 # Minimax polynomial of (exp(r) - 1 - r) / r^2 on |r| <= log(2) / 2, highest power first (Moshier, Cephes library, 1992).
 _P = tuple(
     np.float32(c)
@@ -52,7 +52,7 @@ smaller = _without_nan("minnum")
 
 @intrinsic
 def _fma(context: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return `a * b + c` rounded once; fast-math flags of the caller do not reorder it."""
+    """Return `a * b + c` rounded once; fast-math flags of the calling loop do not change the order of these operations."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return simd.call(builder, "llvm.fma.f32", simd.F32, *arguments)

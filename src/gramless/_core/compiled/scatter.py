@@ -1,4 +1,4 @@
-"""Compiled update of cluster sums when rows change their cluster; imported only when it is called."""
+"""Compiled update of the sums of clusters when rows change their cluster; imported only when the update is called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gramless._core.compiled.compiler import numba
 
 @numba.njit(cache=True, nogil=True)
 def move_rows(sums: np.ndarray, X: np.ndarray, old: np.ndarray, new: np.ndarray, weights: np.ndarray) -> None:
-    """Move `weights[i] * X[i]` from `sums[old[i]]` (unless `old[i] < 0`) to `sums[new[i]]`, in place."""
+    """For every i, subtract `weights[i] * X[i]` from `sums[old[i]]` (unless `old[i] < 0`) and add it to `sums[new[i]]`."""
     for i in range(X.shape[0]):
         if old[i] == new[i]:
             continue

@@ -2,8 +2,8 @@
 
 A matrix product reaches the peak rate of the processor only if a small tile of the result stays in registers while the
 operands are read. Compilers do not generate such code from plain loops, so the innermost loops are written with LLVM vector
-types, which numba compiles: `LANES` numbers of 32 bits or half as many of 64 bits, where `LANES` is 16 with AVX-512 and 8
-with AVX2. Callers use other code if `lanes()` is 0.
+types, which numba compiles. A vector has `LANES` numbers of 32 bits or half as many of 64 bits; `LANES` is 16 with AVX-512
+and 8 with AVX2. Callers use other code if `lanes()` is 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ F64 = ir.DoubleType()
 def available(*features: str) -> bool:
     """Return True if numba compiles for a processor with these features, such as `"avx512vnni"`.
 
-    The processor is the host or that of `NUMBA_CPU_FEATURES`; with `NUMBA_CPU_NAME` alone the features are unknown (False).
+    The features are those in `NUMBA_CPU_FEATURES` or, by default, of the host; False if only `NUMBA_CPU_NAME` is set.
     """
     import numba
 
@@ -60,7 +60,7 @@ def pointer(builder: Any, address: Any, to: Any) -> Any:
 
 
 def at(builder: Any, base: Any, offset: Any) -> Any:
-    """Return the pointer `base + offset`; the offset is in elements, an int or an LLVM value."""
+    """Return the pointer `base + offset`, where `offset` is a number of elements: an int or an LLVM value."""
     return builder.gep(base, [ir.Constant(I64, offset) if isinstance(offset, int) else offset])
 
 
@@ -94,7 +94,7 @@ def prefetch(builder: Any, base: Any) -> None:
 
 
 def call(builder: Any, name: str, result: Any, *arguments: Any, fastmath: tuple[str, ...] = ()) -> Any:
-    """Call an LLVM intrinsic."""
+    """Generate a call of an LLVM intrinsic."""
     kind = ir.FunctionType(result, [argument.type for argument in arguments])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments, fastmath=fastmath)
 
@@ -102,7 +102,7 @@ def call(builder: Any, name: str, result: Any, *arguments: Any, fastmath: tuple[
 def accumulate(
     builder: Any, steps: Any, n_sums: int, kind: Any, step: Callable[[Any, Sequence[Any]], Sequence[Any]]
 ) -> Sequence[Any]:
-    """Return `n_sums` vectors: zeros, replaced by `step(k, sums)` for k = 0, ..., steps - 1 with at least one step."""
+    """Generate a loop that sets `sums = step(k, sums)` for k < steps, at least once, from `n_sums` zeros; return `sums`."""
     before = builder.block
     loop = builder.append_basic_block("loop")
     after = builder.append_basic_block("after")
@@ -133,10 +133,10 @@ def tile_step(
     kind: Any,
     add: Callable[[Any, Any, Any, Any], Any],
 ) -> Callable[[Any, Sequence[Any]], Sequence[Any]]:
-    """Return a step of `accumulate` for a strip and a panel, which store the numbers of their `shape` rows side by side.
+    """Return a step of `accumulate` for a strip and a panel of `shape[0]` and `shape[1]` rows, stored feature by feature.
 
-    The step replaces each sum by `add(builder, sum, x, y)` for the broadcast number of a row of the strip and a vector of
-    the panel.
+    The step replaces each sum by `add(builder, sum, x, y)`: x is the feature k of a row of the strip, broadcast to a vector,
+    and y is a vector with the feature k of several rows of the panel.
     """
 
     def step(k: Any, sums: Sequence[Any]) -> Sequence[Any]:
@@ -153,7 +153,7 @@ def tile_step(
 
 
 def _vectors(entry: Any, number: Any) -> tuple[Any, Any]:
-    """Return the vector types in which entries of the tile are loaded and summed, given the dtypes of tile and columns."""
+    """Return the vector types in which entries of a tile are loaded and summed, given the dtypes of the tile and of V."""
     if number == types.float32:
         return FLOATS, FLOATS
     return DOUBLES if entry == types.float64 else HALF_FLOATS, DOUBLES
@@ -162,7 +162,7 @@ def _vectors(entry: Any, number: Any) -> tuple[Any, Any]:
 def product(multiply: Callable[..., None], widths: Sequence[int]) -> Any:
     """Return an intrinsic that multiplies `entries` by a few columns V and keeps all sums in registers.
 
-    It calls the code that `multiply` generates for the given number of columns, one of `widths`. One call computes one
+    The intrinsic runs the code that `multiply` generates for the argument `columns`, one of `widths`. One call computes one
     group of columns, which starts at the given addresses. `entry` and `number` only pass the dtypes of the tile and of V.
     """
 
@@ -210,7 +210,7 @@ def _transfer(builder: Any, name: str, place: Any) -> None:
 
 @intrinsic
 def flush_subnormals(context: Any) -> Any:
-    """Treat subnormal numbers as zero from now on; return the previous mode."""
+    """Make the calling thread treat subnormal numbers as zero; return the previous mode for `restore_subnormals`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = cgutils.alloca_once(builder, I32)

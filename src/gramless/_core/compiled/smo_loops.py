@@ -1,8 +1,8 @@
 """Compiled loops of sequential minimal optimisation (SMO); imported only when a support vector machine is fitted.
 
-`solve_pairs` is SMO on a problem whose kernel matrix fits in memory: each iteration reads two of its rows, O(q). The loops
-are reductions over blocks of 64 variables, first to the best value of each block and then, within the best block only, to
-its index, because LLVM vectorises this form and does not vectorise an arg-max over all variables.
+`solve_pairs` solves a problem whose kernel matrix is in memory; each iteration reads two rows of the matrix, O(q) for q
+variables. LLVM does not vectorise an arg-max over all variables. The loops therefore compute the best value of each block of
+64 variables, which LLVM vectorises, and then search the index of the best value within the best block only.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import numpy as np
 from gramless._core.compiled.compiler import numba
 from gramless._core.compiled.scalar import larger, smaller
 
-# These flags are valid because no infinity occurs: a large finite number excludes variables.
+# These fast-math flags assume that no NaN occurs, so variables are excluded by a large finite number, not by infinity.
 _VECTORISE = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 _EXCLUDED = 1e300
-# Lower bound of the curvature of a pair, which replaces zero for equal points, as in LIBSVM.
+# Lower bound of the curvature of a pair of variables, which is zero if their points are equal; the value of LIBSVM.
 _MIN_CURVATURE = 1e-12
-_BLOCK = 64  # variables
-_COLUMNS = 2048  # columns of `add_rows` at a time: 16 KB in float64, half of a first-level cache
+_BLOCK = 64  # variables in a block
+_COLUMNS = 2048  # columns that `add_rows` adds at a time: 16 KB in float64, half of a first-level cache
 
 
 @numba.njit(cache=True, nogil=True)
 def _set_offsets(
     beta: float, lower: float, upper: float, epsilon: float, rise: np.ndarray, fall: np.ndarray, k: int
 ) -> None:
-    """Set the numbers that are added to the slope of variable `k` for a step up and for a step down.
+    """Set `rise[:, k]` and `fall[:, k]`, which are added to the slope of variable `k` for a step up and for a step down.
 
-    One row of `rise` and `fall` for each fixed sum. A variable that cannot move is excluded by a large number.
+    `rise` and `fall` have one row for each fixed sum of variables. A large number excludes a variable that cannot move.
     """
     if rise.shape[0] == 1:
         rise[0, k] = -_EXCLUDED if beta >= upper else epsilon if beta < 0.0 else -epsilon
@@ -41,7 +41,7 @@ def _set_offsets(
 
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
 def _extremes(slope, rise, fall, start, stop, tops):
-    """Store the largest upward slope of a block in `tops` and return its smallest downward slope."""
+    """Store the largest upward slope of a block of variables in `tops`; return the smallest downward slope of the block."""
     top, bottom = -_EXCLUDED, _EXCLUDED
     for k in range(np.uint64(start), np.uint64(stop)):
         top = larger(top, slope[k] + rise[k])
@@ -52,7 +52,7 @@ def _extremes(slope, rise, fall, start, stop, tops):
 
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
 def _gains(row, slope, fall, diagonal, top, diagonal_i, start, stop, gain, bests):
-    """Store the gain of pairing each variable of a block with the chosen one, and the best gain of the block."""
+    """Store the gain of a pair of the chosen variable and each variable of a block, and the best gain of the block."""
     best = np.float32(-1.0)
     for k in range(np.uint64(start), np.uint64(stop)):
         difference = np.float32(larger(top - (slope[k] + fall[k]), 0.0))
@@ -65,7 +65,7 @@ def _gains(row, slope, fall, diagonal, top, diagonal_i, start, stop, gain, bests
 
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
 def _step(row_i, row_j, step, slope, rise, fall, start, stop, tops):
-    """Update the slopes of a block after a step, then as `_extremes`."""
+    """Update the slopes of a block after a step of a pair; then store and return the same extreme slopes as `_extremes`."""
     top, bottom = -_EXCLUDED, _EXCLUDED
     for k in range(np.uint64(start), np.uint64(stop)):
         value = slope[k] - step * (np.float64(row_i[k]) - np.float64(row_j[k]))
@@ -78,7 +78,7 @@ def _step(row_i, row_j, step, slope, rise, fall, start, stop, tops):
 
 @numba.njit(cache=True, nogil=True)
 def _best_block(bests):
-    """Return the first block whose best value is largest."""
+    """Return the index of the first block with the largest best value."""
     best = 0
     for b in range(1, bests.size):
         if bests[b] > bests[best]:
@@ -98,12 +98,12 @@ def solve_pairs(
     max_iter: int,
     n_sums: int = 1,
 ) -> tuple[int, float]:
-    """Maximise over the working set in place; return the number of iterations and the remaining violation.
+    """Maximise the dual over the working set, in place; return the number of iterations and the remaining violation.
 
     `slope` is the gradient `linear - K beta` without the term of `epsilon`. Each iteration raises the variable with the
     largest slope and lowers the partner with the largest gain (slope difference squared over curvature), until no two slopes
-    differ by more than `tol`. With `n_sums=2` the sums of the positive and of the negative variables are both fixed: a pair
-    is on one side of zero, the one with the larger slope difference, and `epsilon` is ignored.
+    differ by more than `tol`. With `n_sums=2` the sum of the positive variables and the sum of the negative variables
+    are fixed: both variables of a pair have the sign with the larger slope difference, and `epsilon` is ignored.
     """
     q = slope.size
     whole = q - q % _BLOCK
@@ -150,13 +150,13 @@ def solve_pairs(
 
         curvature = max(np.float64(K[i, i]) + np.float64(K[j, j]) - 2.0 * np.float64(row_i[j]), _MIN_CURVATURE)
         step = (top - (slope[j] + fall_j[j])) / curvature
-        # The slope jumps where a variable crosses zero (epsilon), so a step ends there.
+        # If epsilon is positive, the slope jumps where a variable crosses zero, so a step ends at zero.
         end_i = 0.0 if beta[i] < 0.0 else upper[i]
         end_j = 0.0 if beta[j] > 0.0 else lower[j]
         room_i = end_i - beta[i]
         room_j = beta[j] - end_j
         step = min(step, room_i, room_j)
-        # At a bound the variable is set to it: rounding must not leave the variable slightly inside.
+        # A variable that reaches its bound is set to the exact bound, because rounding could leave it slightly inside.
         beta[i] = end_i if step == room_i else beta[i] + step
         beta[j] = end_j if step == room_j else beta[j] - step
         _set_offsets(beta[i], lower[i], upper[i], epsilon, rise, fall, i)
@@ -181,7 +181,7 @@ def solve_pairs(
 def add_rows(rows: np.ndarray, slots: np.ndarray, weights: np.ndarray, total: np.ndarray, first: int, last: int) -> None:
     """Add `weights @ rows[slots, first:last]` to `total[first:last]` in float64.
 
-    Strips of columns fit in the cache, and four rows are added at a time, which reads and writes `total` four times less.
+    Columns are processed in blocks that fit in the cache. Adding four rows at a time saves reads and writes of `total`.
     """
     by_four = slots.size - slots.size % 4
     for start in range(first, last, _COLUMNS):
@@ -199,7 +199,7 @@ def add_rows(rows: np.ndarray, slots: np.ndarray, weights: np.ndarray, total: np
 
 @numba.njit(cache=True, nogil=True)
 def gather(rows: np.ndarray, slots: np.ndarray, columns: np.ndarray, at: np.ndarray, out: np.ndarray) -> None:
-    """Set `out[at[r]] = rows[slots[r], columns]`."""
+    """Set `out[at[r]] = rows[slots[r], columns]` for every `r`."""
     for r in range(slots.size):
         row = rows[slots[r]]
         target = out[at[r]]
@@ -209,7 +209,7 @@ def gather(rows: np.ndarray, slots: np.ndarray, columns: np.ndarray, at: np.ndar
 
 @numba.njit(cache=True, nogil=True)
 def scatter(values: np.ndarray, rows: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
-    """Set `out[rows[r], columns[c]] = values[r, c]`."""
+    """Set `out[rows[r], columns[c]] = values[r, c]` for every `r` and `c`."""
     for r in range(rows.size):
         row = values[r]
         target = out[rows[r]]

@@ -1,8 +1,8 @@
 """Triton kernels of sequential minimal optimisation on a CUDA device; imported only if Triton is installed.
 
-`solve_sets` solves the working sets of many problems in parallel, one Triton program for each problem, with all variables of
-a working set in registers: an iteration reads two rows of the Gram matrix of the set and takes two reductions. `add_rows`
-updates the gradients (slopes) of all variables in float64.
+`solve_sets` solves the working sets of many problems in parallel, with one Triton program for each problem. All variables of
+a working set stay in registers; an iteration reads two rows of the Gram matrix of the set and computes two reductions.
+`add_rows` updates the gradients (slopes) of all variables in float64.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MIN_CURVATURE = tl.constexpr(1e-12)
 
 @triton.jit
 def _extremes(top, i, beta, bottom, other_top, other_i, other_beta, other_bottom):
-    """Combine two parts of a reduction: the largest upward slope with its variable, and the smallest downward slope."""
+    """Combine two partial reductions to the largest upward slope with its variable, and the smallest downward slope."""
     other = (other_top > top) | ((other_top == top) & (other_i < i))
     return (
         tl.where(other, other_top, top),
@@ -32,7 +32,7 @@ def _extremes(top, i, beta, bottom, other_top, other_i, other_beta, other_bottom
 
 @triton.jit
 def _partner(gain, j, beta, fall, other_gain, other_j, other_beta, other_fall):
-    """Combine two parts of a reduction: the largest gain with its variable."""
+    """Combine two partial reductions to the largest gain with its variable."""
     other = (other_gain > gain) | ((other_gain == gain) & (other_j < j))
     return (
         tl.where(other, other_gain, gain),
@@ -80,7 +80,8 @@ def _solve_sets(GRAM, SLOPE, BETA, LOWER, UPPER, EPSILON, GOAL, MOST, MOVES, Q: 
         lower_j = tl.load(LOWER + p * Q + j)
         between = tl.load(gram + i * Q + j).to(tl.float64)
         step = (top - fall_j) / tl.maximum(diagonal_i + diagonal_j - 2.0 * between, _MIN_CURVATURE)
-        # The slope has a jump (epsilon) at zero, so a step ends there. At a bound the variable is set to the exact bound.
+        # If epsilon is positive, the slope jumps where a variable crosses zero, so a step ends at zero. A variable that
+        # reaches its bound is set to the exact bound.
         end_i = tl.where(beta_i < 0.0, 0.0, upper_i)
         end_j = tl.where(beta_j > 0.0, 0.0, lower_j)
         room_i = end_i - beta_i
@@ -106,7 +107,7 @@ def _add_rows(K, ROWS, WEIGHTS, COUNTS, COLUMNS, WHICH, OUT, n, q, stride, GROUP
     count = tl.load(COUNTS + a)
     total = tl.zeros((BLOCK,), tl.float64)
     for start in tl.range(0, count, GROUP):
-        # The unrolled loop lets the loads of a group overlap; weights beyond the last row are zero.
+        # In an unrolled loop the loads of a group of rows overlap; weights beyond the last row are zero.
         for g in tl.static_range(GROUP):
             r = start + g
             weight = tl.load(WEIGHTS + a * q + r, mask=r < count, other=0.0)
@@ -162,9 +163,9 @@ def _add_from_points(
 def solve_sets(
     gram: Any, slope: Any, beta: Any, lower: Any, upper: Any, epsilon: Any, goal: Any, most: Any, moves: Any
 ) -> None:
-    """Maximise over each working set; updates `beta` and `moves` in place.
+    """Maximise the dual over the working set of each problem; `beta` and `moves` are updated in place.
 
-    All arrays have one row for each problem; the size of a working set is a power of two.
+    All arrays have one row for each problem; the size of a working set must be a power of two.
     """
     q = gram.shape[-1]
     _solve_sets[(len(gram),)](
@@ -183,7 +184,7 @@ def add_rows(K: Any, rows: Any, weights: Any, counts: Any, columns: Any, which: 
 def add_from_points(X: Any, norms: Any, rows: Any, weights: Any, out: Any, first: int, form: Any) -> None:
     """Compute `out += weights @ K(X[rows], X[first : first + len(out)])` without storing kernel values.
 
-    The number of columns of `X` is a multiple of 16.
+    The number of columns of `X` must be a multiple of 16.
     """
     n, d = len(out), X.shape[1]
     _add_from_points[(triton.cdiv(n, 128),)](

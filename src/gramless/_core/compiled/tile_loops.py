@@ -1,13 +1,13 @@
-"""Compiled products of one tile `T` and its transpose with a few columns; imported only with AVX-512 or AVX2.
+"""Compiled products of a matrix tile `T` and its transpose with a few columns; imported only with AVX-512 or AVX2.
 
     out_rows += T V_columns        out_columns += T^T V_rows
 
-A tile of a symmetric matrix is needed for both triangles. BLAS copies its operands before the product, which takes as long
-as the product for a dozen columns, and reads the tile once for each triangle. These loops compute both products of a strip
-of rows while the strip is in the cache. The sums of a few rows (or vectors of columns) with all columns stay in registers.
-The 16 registers of AVX2 suffice for 8 sums, or for 12 if fewer operands are in registers; 12 columns are therefore two
-groups, and the right-hand sides of one group stay in the first-level cache. Sums have the dtype of the columns; a float32
-tile is converted when it is multiplied with float64 columns.
+A tile of a symmetric matrix is multiplied twice, as a part of the lower and of the upper triangle. BLAS reads the tile for
+each product and copies its operands first, which takes as long as the product if V has a dozen columns. These loops compute
+both products of 32 rows of the tile (a strip) while the rows are in the cache. The sums for a few rows of T (or of T^T) and
+all columns of V stay in registers. The 16 registers of AVX2 suffice for 8 sums, or 12 if fewer operands are in registers;
+with AVX2, 12 columns of V are therefore two groups, of which one at a time stays in the first-level cache. Sums have the
+dtype of V; a float32 tile is converted when it is multiplied with a float64 V.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from gramless._core.compiled import simd as _simd
 from gramless._core.compiled.compiler import numba
 
 WIDTHS = (1, 2, 4, 6, 8, 12)
-"""Numbers of columns that one call multiplies."""
-_STRIP = 32  # rows that stay in the cache for both products
+"""Numbers of columns of V for which the loops are compiled."""
+_STRIP = 32  # rows of a tile that stay in the cache for both products
 
 
 @register_jitable
 def _shape(width: int) -> tuple[int, int]:
-    """Return the rows (or vectors) in a register tile and the number of groups of columns, limited by the registers."""
+    """Return the number of rows (or vectors) of a register tile and the number of groups of columns, for `width` columns."""
     if width % 6 == 0:
         return (24 // width, 1) if _simd.LANES == 16 else (2, width // 6)
     return min(4, (16 if _simd.LANES == 16 else 8) // width), 1
@@ -58,7 +58,7 @@ def _multiply_rows(
     """Compute `out[r][width] += rows[r] @ V` for the rows of a register tile, with V packed as [steps][width][lanes]."""
     tile_rows, n_groups = _shape(width)
     rows = [_simd.at(builder, first, _simd.times(builder, stride, r)) for r in range(tile_rows)]
-    # The next rows are prefetched explicitly: a row has at least one memory page, and the hardware does not prefetch
+    # The next rows are prefetched explicitly, because a row takes at least one memory page and processors do not prefetch
     # across pages.
     following = [_simd.at(builder, row, _simd.times(builder, stride, tile_rows)) for row in rows]
 
@@ -126,8 +126,8 @@ def add_products(
     """With `right`, add `T V` to `out_rows`; with `left`, add `T^T V` to `out_packed`.
 
     `rows` and `out_rows` belong to the tile's rows and have shape (height, columns), where columns is one of `WIDTHS`;
-    `packed` and `out_packed` belong to its columns and have shape (width / lanes, columns, lanes), where lanes is
-    `simd.LANES` for float32 and half of it for float64.
+    `packed` and `out_packed` belong to the tile's columns and have shape (width / lanes, columns, lanes), where lanes is
+    `simd.LANES` for float32 and `simd.LANES / 2` for float64.
     """
     height, width = T.shape
     columns, lanes, entry, number = packed.shape[1], packed.shape[2], T.dtype.type(0), packed.dtype.type(0)
@@ -135,7 +135,7 @@ def add_products(
     tile_rows, n_groups = _shape(columns)
     stride, group = T.strides[0] // T.itemsize, columns // n_groups
     tiled_rows, tiled_columns = height - height % tile_rows, width - width % (tile_rows * lanes)
-    # Addresses instead of array slices, because numba counts references to each slice with atomic operations.
+    # The loops use addresses instead of array slices, because numba counts references to each slice with atomic operations.
     tile, of_rows, of_columns = T.ctypes.data, rows.ctypes.data, packed.ctypes.data
     to_rows, to_columns, size = out_rows.ctypes.data, out_packed.ctypes.data, rows.itemsize
     for start in range(0, tiled_rows, _STRIP):
@@ -150,7 +150,7 @@ def add_products(
             for first in range(0, columns, group):
                 here, target = of_rows + size * (columns * start + first), to_columns + size * (columns * j + first * lanes)
                 _times_vectors(corner, stride, here, stop - start, target, entry, number, columns)
-    # The remaining columns and rows, which fill no complete vector or register tile.
+    # These loops compute the remaining columns and rows, which fill no complete vector or register tile.
     for i in range(height):
         for j in range(tiled_columns if i < tiled_rows else 0, width):
             value, vector, lane = T[i, j], j // lanes, j % lanes

@@ -1,1 +1,1 @@
-"""Conversion of labels and values to target columns."""
+"""Conversion of class labels and regression targets to columns of a target matrix."""

@@ -1,8 +1,8 @@
 """Target matrices of least-squares models.
 
-Two classes are one column of -1 and +1, more classes one indicator column each. Values are standardised: the intercept
-absorbs the shift and the solution is linear in the targets, so that the model is the same, but outputs of every magnitude
-are solved to the same relative accuracy, also in float32.
+For two classes the target matrix has one column of -1 and +1, for more classes one indicator column per class. Regression
+targets are standardised, so that outputs of every magnitude are solved to the same relative accuracy, also in float32. The
+model stays the same, because the intercept absorbs the shift and the solution is linear in the targets.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import numpy as np
 
 
 def class_targets(codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the target matrix of class indices."""
+    """Return the target matrix for the class indices `codes` of the rows."""
     if n_classes == 2:
         return np.where(codes == 1, 1.0, -1.0)[:, None]
     return np.eye(n_classes)[codes]
 
 
 def scores_to_labels(classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Return the class of the largest score; for two classes, the class that the sign of the score selects."""
+    """Return the class of the largest score in each row; for two classes, the class that the sign of the score selects."""
     if len(classes) == 2:
         return classes[(scores.reshape(-1) > 0).astype(int)]
     return classes[scores.argmax(axis=1)]
 
 
 def split_bias(solution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return coefficients and intercept from the solution of `A [V, u] = [Z, 1]`.
+    """Return the coefficients and the intercept, computed from the solution of `A [V, u] = [Z, 1]`.
 
     The intercept `b = sum V / sum u` makes the coefficients `a = V - u b` sum to zero.
     """
     V, u = solution[:, :-1], solution[:, -1:]
-    # Terms of both signs cancel, so that a float32 sum would lose digits of the intercept.
+    # Terms of both signs nearly cancel in these sums, so that float32 sums would lose digits of the intercept.
     total = u.sum(dtype=np.float64)
     # A solver that stopped before its first step returns zeros.
     bias = V.sum(0, dtype=np.float64) / total if total or V.any() else np.zeros(V.shape[1])
@@ -41,7 +41,7 @@ def split_bias(solution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Standardised:
-    """Values shifted to mean 0 and scaled to a mean absolute value of 1, by column."""
+    """Regression targets shifted to mean 0 and scaled to a mean absolute value of 1 in each column."""
 
     Z: np.ndarray
     shift: np.ndarray
@@ -49,12 +49,12 @@ class Standardised:
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None, *, shifted: bool = True) -> Standardised:
-        """Standardise `values` of shape (n, k); constant columns are only shifted, and none if not `shifted`."""
+        """Standardise `values` of shape (n, k); constant columns are not scaled, and `shifted=False` omits the shift."""
         shift = np.average(values, axis=0, weights=weights) if shifted else np.zeros(values.shape[1])
         spread = np.average(np.abs(values - shift), axis=0, weights=weights)
         spread = np.where(spread > 0, spread, 1.0)
         return cls((values - shift) / spread, shift, spread)
 
     def model(self, coef: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Convert coefficients and intercept for `Z` to those for the values; the intercept is float64 for large means."""
+        """Convert a model of `Z` to a model of the original values; the intercept is float64, because means may be large."""
         return (coef * self.spread).astype(coef.dtype), bias.astype(np.float64) * self.spread + self.shift

@@ -1,4 +1,4 @@
-"""Validation rows of early stopping."""
+"""Selection of validation rows for early stopping."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 def hold_out(
     rows: np.ndarray, fraction: float, rng: np.random.RandomState, classes: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split `rows` in a sorted training and a sorted validation part, the latter with about `fraction` of the rows.
+    """Split `rows` at random; return sorted training rows and sorted validation rows, about `fraction` of all rows.
 
-    With `classes` (one for each row of the data) the split is stratified, and each class keeps at least one training row.
+    With `classes` (the class of each data row) the split is stratified, and each class keeps at least one training row.
     """
     if not 0 < fraction < 1:
         raise ValueError(f"validation_fraction must be between 0 and 1, got {fraction!r}")

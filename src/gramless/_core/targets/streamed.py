@@ -1,8 +1,8 @@
-"""Targets that arrive in batches: labels, whose classes may not all be known yet, or values.
+"""Targets that arrive in batches: labels, whose classes may not all be known yet, or regression targets.
 
-Labels are summed as indicators, one column per class, so that a class that first occurs in a late batch only adds a column
-of zeros to the sums of earlier rows. Two classes become one column of -1 and +1 when the sums are solved: the difference of
-the two indicators.
+Labels are encoded as indicator columns, one per class, so that a class that first occurs in a late batch only adds a column
+of zeros to the sums over earlier rows. For two classes the model has one output, which is the difference of the two
+indicator columns: -1 or +1.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from gramless._core import arrays as xa
 
 
 class LabelTargets:
-    """Labels as indicator columns.
+    """Class labels as indicator columns, one per class.
 
-    `classes` are all sorted labels, or None to collect them from the batches; `class_weight` maps labels to weights.
+    `classes` has all labels, sorted, or is None to collect labels from the batches; `class_weight` maps labels to weights.
     """
 
     single = False
@@ -34,7 +34,7 @@ class LabelTargets:
         return len(self.known)
 
     def read(self, y: Any) -> np.ndarray:
-        """Return the positions of the labels in `known`, which is extended by new labels."""
+        """Return the positions of the labels `y` in the attribute `known`, to which new labels are appended."""
         y = column_or_1d(xa.to_numpy(y), warn=True)
         codes = self._known_positions(y)
         if codes is not None:
@@ -54,7 +54,7 @@ class LabelTargets:
         return order[np.searchsorted(labels, present)][inverse]
 
     def _known_positions(self, y: np.ndarray) -> np.ndarray | None:
-        """Return the positions of the labels in `known`, without sorting them; None if one is not known."""
+        """Return the positions of the labels in `known` without sorting `y`; None if a label is new or the dtype differs."""
         if not len(self.known) or y.dtype != self.known.dtype or y.dtype.kind not in "biu":
             return None
         labels, order = self.sorted()
@@ -69,28 +69,28 @@ class LabelTargets:
         return table[codes]
 
     def matrix(self, codes: np.ndarray) -> np.ndarray:
-        """Return the indicator matrix of the classes known so far."""
+        """Return the indicator matrix of the rows, with one column for each class known so far."""
         return np.eye(self.n_columns)[codes]
 
     def sorted(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the sorted classes and the columns that they are in."""
+        """Return the sorted classes and the indicator column of each class."""
         order = np.argsort(self.known, kind="stable")
         return self.known[order], order
 
     def close(self) -> np.ndarray:
-        """Accept no more classes, and return the sorted known ones."""
+        """Return the sorted known classes; later batches must not have new classes."""
         self.open = False
         if len(self.known) < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {len(self.known)} class")
         return self.sorted()[0]
 
     def outputs(self, columns: np.ndarray) -> np.ndarray:
-        """Convert scores, coefficients or targets with one column per known class to the outputs of the model."""
+        """Convert scores, coefficients or targets from one column per known class to one column per output of the model."""
         columns = columns[..., self.sorted()[1]]
         return columns[..., 1:] - columns[..., :1] if columns.shape[-1] == 2 else columns
 
     def columns(self, outputs: np.ndarray) -> np.ndarray:
-        """Convert outputs of the model to one column per known class."""
+        """Convert one column per output of the model to one column per known class."""
         columns = np.concatenate([-outputs, outputs], axis=-1) / 2 if outputs.shape[-1] == 1 else outputs
         return columns[..., np.argsort(self.sorted()[1])]
 
@@ -102,7 +102,7 @@ class LabelTargets:
 
 
 class ValueTargets:
-    """Values, one column per output."""
+    """Regression targets with one column per output."""
 
     open = False
     class_weight = None
