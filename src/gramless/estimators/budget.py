@@ -65,8 +65,8 @@ def budget_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
 class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier on a fixed number of points, learned online by gradient descent.
 
-    Prefer it to scikit-learn's `SGDClassifier` on `Nystroem` features if a kernel model must be updated with new rows. The
-    step size needs no tuning.
+    Prefer `BudgetLSSVC` to scikit-learn's `SGDClassifier` on `Nystroem` features if a kernel model must be updated with new
+    rows. The step size needs no tuning.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -134,7 +134,7 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     history_ : list of dict
         One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches, each before the step on
         it) and step (step size).
@@ -188,8 +188,8 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
 class BudgetLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on a fixed number of points, learned online by gradient descent.
 
-    Prefer it to scikit-learn's `SGDRegressor` on `Nystroem` features if a kernel model must be updated with new rows. The
-    step size needs no tuning.
+    Prefer `BudgetLSSVR` to scikit-learn's `SGDRegressor` on `Nystroem` features if a kernel model must be updated with new
+    rows. The step size needs no tuning.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class BudgetLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     history_ : list of dict
         One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches, each before the step on
         it) and step (step size).

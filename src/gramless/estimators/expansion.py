@@ -123,7 +123,7 @@ class BaseKernelExpansion(BaseEstimator):
         )
 
     def _solve(self, X: Array, Z: np.ndarray, weights: np.ndarray | None, **options: Any) -> ExpansionFit:
-        """Fit the model to the targets `Z` and store it; callbacks receive this estimator with the current solution."""
+        """Fit and store the model for the targets `Z`; callbacks receive this estimator with the current solution."""
         kernel = self._kernel()
         _check_kernel_input(X, kernel)
         self._delete(*_SEARCH)

@@ -68,20 +68,20 @@ def fourier_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
 class FourierLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier on random Fourier features, for data of any length.
 
-    Prefer it to scikit-learn's `RBFSampler` with a linear classifier if the data exceed the memory or arrive in batches; its
-    orthogonal frequencies also approximate the kernel with fewer features.
+    Prefer `FourierLSSVC` to scikit-learn's `RBFSampler` with a linear classifier if the data exceed the memory or arrive in
+    batches; its orthogonal frequencies also approximate the kernel with fewer features.
 
     Parameters
     ----------
     kernel : {"rbf", "laplacian", "exponential", "matern32", "matern52"} or Kernel, default="rbf"
-        Kernel function. It must be stationary; the inner products of the features approximate it.
+        Kernel function. The kernel must be stationary; inner products of the features approximate the kernel.
     C : float or "loo", default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely. `"loo"` selects the value of
         `Cs` with the smallest leave-one-out error, without refitting.
     gamma : float, "scale" or "auto", default="scale"
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     n_components : int, default=500
-        Number of features. It is rounded up to an even number: one half are cosines, the other half are sines.
+        Number of features. The number is rounded up to an even number: one half are cosines, the other half are sines.
     draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
         Distribution of the random frequencies. `"plain"`: independent; `"orthogonal"`: orthogonal to each other, with
         smaller variance; `"structured"`: products of Hadamard matrices, faster for many columns. `"auto"` is `"plain"` for
@@ -115,8 +115,8 @@ class FourierLSSVC(ClassifierMixin, OnePassEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each pass over the rows. A `gramless.callbacks.Checkpoint` saves the
-        state of the pass, and the same fit resumes from the saved file.
+        returning True stops the fit. The function is called after each pass over the rows. A `gramless.callbacks.Checkpoint`
+        saves the state of the pass, and the same fit resumes from the saved file.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -135,7 +135,7 @@ class FourierLSSVC(ClassifierMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     loo_errors_ : ndarray
         With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     history_ : list of dict
@@ -153,8 +153,8 @@ class FourierLSSVC(ClassifierMixin, OnePassEstimator):
     `C="loo"`, `forgetting_factor`, `probability="sigmoid"` and `"temperature"` need `method="exact"`; `optimizer` and
     `epochs` are used by `method="online"`. `class_weight="balanced"` needs `X` and `y` as arrays.
 
-    `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; with `method="online"` it is 64 rows, the rows
-    of one step. A `Checkpoint` needs `method="exact"`.
+    `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; with `method="online"`, the batch of one step
+    has 64 rows. A `Checkpoint` needs `method="exact"`.
 
     References
     ----------
@@ -192,8 +192,8 @@ class FourierLSSVC(ClassifierMixin, OnePassEstimator):
 class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on random Fourier features, for data of any length.
 
-    Prefer it to scikit-learn's `RBFSampler` with `Ridge` if the data exceed the memory or arrive in batches, or if
-    prediction intervals are needed.
+    Prefer `FourierLSSVR` to scikit-learn's `RBFSampler` with `Ridge` if the data exceed the memory or arrive in batches, or
+    if prediction intervals are needed.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     loo_errors_ : ndarray
         With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     history_ : list of dict
@@ -222,8 +222,8 @@ class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     Notes
     -----
     `C="loo"`, `forgetting_factor` and a `Checkpoint` need `method="exact"`; `optimizer` and `epochs` are used by
-    `method="online"`. `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; with `method="online"` it
-    is 64 rows, the rows of one step.
+    `method="online"`. `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; with `method="online"`, the
+    batch of one step has 64 rows.
 
     References
     ----------

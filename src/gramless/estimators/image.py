@@ -46,7 +46,7 @@ _CS = (1.0, 10.0, 100.0, 1000.0)
 class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
     """Classify images by a dictionary of their patches and a least-squares support vector machine.
 
-    Prefer it over a scikit-learn classifier on pixels for photographs, digits and other images without a pretrained network.
+    Prefer `ImageClassifier` to classifiers of pixels for photographs, digits and other images without a pretrained network.
 
     Parameters
     ----------
@@ -66,11 +66,11 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
         Rows and columns of the grid of cells; None is 4, or fewer if a cell would have less than two positions.
     n_components : int, None or "auto", default="auto"
         Number of features. The features of the dictionary are projected on this number of leading directions; None does not
-        project. `"auto"` is 1,000 on a CPU, where it makes kernel values ten times cheaper, and None on a CUDA device.
+        project. `"auto"` is 1,000 on a CPU, for kernel values that cost a tenth of the time, and None on a CUDA device.
     shape : (height, width) or (height, width, channels), optional
         Shape of one image if the rows of X are flat; None assumes square grey images.
     tol : float, default=1e-2
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
+        Tolerance at which the solver stops. The Notes define the quantity that `tol` bounds.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
         frequency.
@@ -81,8 +81,8 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each iteration of the solver. `gramless.callbacks` has checkpoints
-        and early stopping on held-out rows.
+        returning True stops the fit. The function is called after each iteration of the solver. `gramless.callbacks` has
+        checkpoints and early stopping on held-out rows.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None

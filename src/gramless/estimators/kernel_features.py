@@ -1,4 +1,4 @@
-"""Transformers to features whose inner products approximate a kernel; a linear model on them is a kernel model.
+"""Transformers to features whose inner products approximate a kernel; a linear model on the features is a kernel model.
 
 Landmark features, for m landmarks `G`:
 
@@ -153,8 +153,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 class NystromFeatures(KernelFeatures):
     """Features whose inner products approximate a kernel, computed from kernel values with landmarks.
 
-    Prefer it to scikit-learn's `Nystroem` for landmark rules other than uniform sampling, kernels of `gramless.kernels`, and
-    features that do not depend on the batch in which a row is transformed.
+    Prefer `NystromFeatures` to scikit-learn's `Nystroem` for landmark rules other than uniform sampling, kernels of
+    `gramless.kernels`, and features that do not depend on the batch in which a row is transformed.
 
     Parameters
     ----------
@@ -185,8 +185,8 @@ class NystromFeatures(KernelFeatures):
     See Also
     --------
     FourierFeatures : Random features instead of landmarks.
-    NystromLSSVC : A classifier on these features, fitted in one pass.
-    NystromNovelty : Novelty detection on these features.
+    NystromLSSVC : Classifier on landmark features, fitted in one pass.
+    NystromNovelty : Novelty detection on landmark features.
 
     References
     ----------
@@ -261,15 +261,15 @@ class NystromFeatures(KernelFeatures):
 class FourierFeatures(KernelFeatures):
     """Random features whose inner products have a stationary kernel as their expected value.
 
-    Prefer it to scikit-learn's `RBFSampler` for its orthogonal frequencies, whose variance is smaller, and for Laplacian and
-    Matern kernels.
+    Prefer `FourierFeatures` to scikit-learn's `RBFSampler` for its orthogonal frequencies, whose variance is smaller, and
+    for Laplacian and Matern kernels.
 
     Parameters
     ----------
     kernel : {"rbf", "laplacian", "exponential", "matern32", "matern52"} or Kernel, default="rbf"
-        Kernel function. It must be stationary; the inner products of the features approximate it.
+        Kernel function. The kernel must be stationary; inner products of the features approximate the kernel.
     n_components : int, default=500
-        Number of features. It is rounded up to an even number: one half are cosines, the other half are sines.
+        Number of features. The number is rounded up to an even number: one half are cosines, the other half are sines.
     draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
         Distribution of the random frequencies. `"plain"`: independent; `"orthogonal"`: orthogonal to each other, with
         smaller variance; `"structured"`: products of Hadamard matrices, faster for many columns. `"auto"` is `"plain"` for
@@ -283,7 +283,7 @@ class FourierFeatures(KernelFeatures):
     See Also
     --------
     NystromFeatures : Features from landmarks, for any kernel.
-    FourierLSSVC : A classifier on these features, fitted in one pass.
+    FourierLSSVC : Classifier on random Fourier features, fitted in one pass.
 
     References
     ----------

@@ -72,8 +72,8 @@ _CONSTRAINTS: dict[str, Any] = {
 class LSSVC(ClassifierMixin, BaseKernelExpansion):
     """Least-squares support vector classifier.
 
-    Prefer it to `sklearn.svm.SVC` if there are many classes, which share one linear system, if calibrated probabilities are
-    needed, or if the kernel matrix does not fit the memory; prefer SVC if a model with few support vectors is needed.
+    Prefer `LSSVC` to `sklearn.svm.SVC` if there are many classes, which share one linear system, if calibrated probabilities
+    are needed, or if the kernel matrix does not fit the memory; prefer SVC if a model with few support vectors is needed.
 
     Parameters
     ----------
@@ -102,10 +102,10 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         time. `"auto"` chooses by the sizes, `tol`, the memory and the device; the choice is in `solver_`. An object of
         `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
     tol : float or "auto", default="auto"
-        Tolerance at which the solver stops. It bounds the relative residual `||Z - A W|| / ||Z||` of a solver given by name;
-        a solver object has its own `tol`. `"auto"` stops conjugate gradients when the residual norm, which bounds the error
-        of the training scores, is below 5 % of the training error for every output, or below 5e-3 (classes) or 1e-3 (values)
-        relative to the targets. For other solvers, and for up to 4,096 rows with `solver="auto"`, it is 1e-3.
+        Tolerance at which the solver stops. `tol` bounds the relative residual `||Z - A W|| / ||Z||` of a solver given by
+        name; a solver object has its own `tol`. `"auto"` stops conjugate gradients when the residual norm, which bounds the
+        error of the training scores, is below 5 % of the training error for every output, or below 5e-3 (classes) or 1e-3
+        (values) relative to the targets. For other solvers, and for up to 4,096 rows with `solver="auto"`, it is 1e-3.
     max_iter : int or None, default=None
         Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     class_weight : dict, "balanced" or None, default=None
@@ -131,8 +131,8 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each iteration of the solver. `gramless.callbacks` has checkpoints
-        and early stopping on held-out rows.
+        returning True stops the fit. The function is called after each iteration of the solver. `gramless.callbacks` has
+        checkpoints and early stopping on held-out rows.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -317,7 +317,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
             self._calibration["scores"] = found.true_scores
 
     def _calibrated(self) -> dict[str, Any]:
-        """Return the calibration; `probability="auto"` computes it here if it costs no more than the fit."""
+        """Return the calibration, which `"auto"` computes here if leave-one-out scores cost no more than the fit."""
         check_is_fitted(self)
         found: dict[str, Any] = vars(self).get("_calibration", {})
         if self.probability == "auto" and "_calibration" in vars(self) and not found:
@@ -343,7 +343,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
 
     @property
     def calibration_scores_(self) -> np.ndarray:
-        """Adaptive score of the true class of each training row, by the model without the row."""
+        """Score of the true class of each training row by the model fitted without the row."""
         if self.multilabel_:
             raise AttributeError(
                 "rows with several labels have no true class: prediction sets of classes do not exist for them"
@@ -414,8 +414,8 @@ def _label_error(scores: np.ndarray, Z: np.ndarray) -> float:
 class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     """Least-squares support vector regressor: kernel ridge regression with an unpenalised bias.
 
-    Prefer it to `sklearn.kernel_ridge.KernelRidge` if the kernel matrix does not fit the memory, or if standard deviations
-    and prediction intervals are needed; many outputs share one linear system.
+    Prefer `LSSVR` to `sklearn.kernel_ridge.KernelRidge` if the kernel matrix does not fit the memory, or if standard
+    deviations and prediction intervals are needed; many outputs share one linear system.
 
     Parameters
     ----------
@@ -577,7 +577,7 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
         values : array of shape (n_samples,) or (n_samples, n_outputs)
             One value, or one row of values, for each row.
         deviations : ndarray of the same shape
-            Only with `return_std`.
+            Standard deviations; only with `return_std=True`.
         """
         values = self._values(X)
         if not return_std:
@@ -649,8 +649,8 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     def log_marginal_likelihood_(self) -> Any:
         """Log likelihood of the training values under the Gaussian process, for each output if there are several.
 
-        It is exact if the factor of the kernel matrix fits the memory budget; else it is estimated by Lanczos' method with
-        random sign vectors, with the standard error `log_marginal_likelihood_error_`.
+        The value is exact if the factor of the kernel matrix fits the memory budget; else it is estimated by Lanczos' method
+        with random sign vectors, with the standard error `log_marginal_likelihood_error_`.
         """
         values = self._posterior().log_likelihood[0]
         return float(values[0]) if self._single_output else values

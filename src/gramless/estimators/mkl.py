@@ -84,7 +84,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
         `"simple_smo"` moves one pair of multipliers at a time, for small data.
     tol : float, default=1e-3
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
+        Tolerance at which the solver stops. The Notes define the quantity that `tol` bounds.
     weight_tol : float, default=1e-3
         The alternation stops at this relative duality gap, or with `weight_penalty` at this relative change of the weights.
     max_iter : int or None, default=None
@@ -103,7 +103,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -336,7 +336,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         return grams
 
     def _can_store(self, needed: float, available: float) -> bool:
-        """Return whether the Gram matrices fit in memory; raise MemoryError if not and `solver` needs them."""
+        """Return whether the Gram matrices fit in memory; raise MemoryError if `solver` needs matrices that do not fit."""
         fits = needed <= TUNING.stored_kernels_fraction * available
         if not fits and self.solver == "simple_smo":
             raise MemoryError("solver='simple_smo' stores every Gram matrix: use solver='smo' or raise memory_budget")
@@ -362,7 +362,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     def _learn(
         self, kernels: StoredKernels | StreamedKernels, fit: DualFit, codes: np.ndarray, C: np.ndarray
     ) -> KernelWeights:
-        """Learn weights and classifier; `history_` is extended before each call of the callback."""
+        """Learn weights and classifier; a record is added to `history_` before each call of the callback."""
         callbacks, label = read_functions(self), type(self).__name__
         decomposition: dict[str, Any] = {
             "n_classes": len(self.classes_),

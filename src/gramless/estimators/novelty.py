@@ -51,7 +51,7 @@ _CALIBRATION_ROWS = 16_384
 class NystromNovelty(OutlierMixin, BaseEstimator):
     """Novelty detector on landmarks that flags rows far from the training rows, at a chosen false-positive rate.
 
-    Prefer it to scikit-learn's `OneClassSVM` for large data and for calibrated p-values.
+    Prefer `NystromNovelty` to scikit-learn's `OneClassSVM` for large data and for calibrated p-values.
 
     Parameters
     ----------
@@ -256,8 +256,8 @@ def _novelty(features: NystromFeatures, variances: Callable[..., np.ndarray], X:
     for rows in slices(X.shape[0], _ROWS_PER_BLOCK):
         part = X[rows]
         values = xa.to_numpy(evaluate(features.kernel_, part, features.points_)).astype(np.float64, copy=False)
-        # `features.transform` is not used: it pads blocks to 64 rows for equal results in any batch, which is slow for one
-        # row.
+        # `features.transform` is not used, because the padding of blocks to 64 rows, for equal results in any batch, is slow
+        # for one row.
         Phi = solve_triangular(features.factor_, values.T, lower=True, check_finite=False).T
         own = np.asarray(features.kernel_.diag(part), dtype=np.float64)
         out[rows] = variances(Phi, np.maximum(own - np.einsum("ij,ij->i", Phi, Phi), 0.0))

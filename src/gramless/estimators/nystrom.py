@@ -55,8 +55,8 @@ def landmark_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
 class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
 
-    Prefer it to scikit-learn's `Nystroem` with a linear classifier if the data exceed the memory or arrive in batches: `fit`
-    reads files and streams, gives the same model for any batches, and selects `C` without refitting.
+    Prefer `NystromLSSVC` to scikit-learn's `Nystroem` with a linear classifier if the data exceed the memory or arrive in
+    batches: `fit` reads files and streams, gives the same model for any batches, and selects `C` without refitting.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each pass over the rows. A `gramless.callbacks.Checkpoint` saves the
-        state of the pass, and the same fit resumes from the saved file.
+        returning True stops the fit. The function is called after each pass over the rows. A `gramless.callbacks.Checkpoint`
+        saves the state of the pass, and the same fit resumes from the saved file.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -126,7 +126,7 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     loo_errors_ : ndarray
         With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     solver_ : {"sums", "cg"}
@@ -154,7 +154,7 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; the model does not depend on `batch_size`.
 
     `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. The landmarks must
-    be the same: set `random_state` or pass them. `solver="sums"` adds up all rows again in each fit; `C="loo"` does not.
+    be the same: set `random_state` or the landmarks. `solver="sums"` adds up all rows again in each fit; `C="loo"` does not.
 
     References
     ----------
@@ -196,8 +196,8 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
 class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on landmarks, fitted in one pass over data of any length.
 
-    Prefer it to scikit-learn's `Nystroem` with `Ridge` if the data exceed the memory or arrive in batches, or if prediction
-    intervals are needed.
+    Prefer `NystromLSSVR` to scikit-learn's `Nystroem` with `Ridge` if the data exceed the memory or arrive in batches, or if
+    prediction intervals are needed.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     loo_errors_ : ndarray
         With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     solver_ : {"sums", "cg"}
@@ -235,7 +235,7 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; the model does not depend on `batch_size`.
 
     `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. The landmarks must
-    be the same: set `random_state` or pass them. `solver="sums"` adds up all rows again in each fit; `C="loo"` does not.
+    be the same: set `random_state` or the landmarks. `solver="sums"` adds up all rows again in each fit; `C="loo"` does not.
 
     References
     ----------

@@ -269,7 +269,7 @@ class OnePassEstimator(BaseEstimator):
         predicted : array of shape (n_samples,) or (n_samples, n_outputs)
             Classes, always in NumPy because labels may be strings; or values in the shape of `y` in `fit`.
         deviations : ndarray of the same shape
-            Only with `return_std`.
+            Standard deviations; only with `return_std=True`.
         """
         predicted = self._predicted(X)
         if not return_std:
@@ -470,7 +470,7 @@ class OnePassEstimator(BaseEstimator):
 
 
 def pass_options(parameters: Mapping[str, Any], name: str, batch_rows: int | None) -> PassOptions:
-    """Return the options of a training pass from the parameters of an estimator; `name` is the name of its class."""
+    """Return the options of a training pass from the parameters of an estimator of the class `name`."""
     return PassOptions(
         name, batch_rows, parameters["dtype"], parameters["device"], parameters["memory_budget"], parameters["verbose"]
     )

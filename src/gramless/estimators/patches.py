@@ -47,7 +47,7 @@ def _has_probabilities(self: Any) -> bool:
 class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Majority vote of a classifier's predictions for all patches of an image.
 
-    Prefer it over fitting a scikit-learn classifier to full images if the position of an object in the image varies.
+    Prefer `PatchClassifier` over a classifier of full images if the position of an object in the image varies.
 
     Parameters
     ----------

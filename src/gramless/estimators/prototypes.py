@@ -73,10 +73,10 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         time. `"auto"` chooses by the sizes, `tol`, the memory and the device; the choice is in `solver_`. An object of
         `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
     tol : float or "auto", default=1e-3
-        Tolerance at which the solver stops. It bounds the relative residual `||Z - A W|| / ||Z||` of a solver given by name;
-        a solver object has its own `tol`. `"auto"` stops conjugate gradients when the residual norm, which bounds the error
-        of the training scores, is below 5 % of the training error for every output, or below 5e-3 (classes) or 1e-3 (values)
-        relative to the targets. For other solvers, and for up to 4,096 rows with `solver="auto"`, it is 1e-3.
+        Tolerance at which the solver stops. `tol` bounds the relative residual `||Z - A W|| / ||Z||` of a solver given by
+        name; a solver object has its own `tol`. `"auto"` stops conjugate gradients when the residual norm, which bounds the
+        error of the training scores, is below 5 % of the training error for every output, or below 5e-3 (classes) or 1e-3
+        (values) relative to the targets. For other solvers, and for up to 4,096 rows with `solver="auto"`, it is 1e-3.
     init : {"random", "k-means++"}, default="random"
         Method that initialises the centroids. `"random"` draws rows uniformly, `"k-means++"` draws rows far from each other.
     kmeans_max_iter : int, default=50
@@ -101,7 +101,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None

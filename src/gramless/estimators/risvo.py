@@ -112,15 +112,15 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     zeta_l, zeta_u : float, default=-0.5, 0.5
         A row also stays active if the mean margin of the other classes is between these bounds.
     rho : float, default=1e-3
-        Factor of the ridge penalty on the coefficients.
+        Factor of the ridge penalty on the coefficients; a larger value regularises more strongly.
     reduction : {"sum", "mean"}, default="sum"
         Whether the squared errors of the active rows are added or averaged. With `"mean"` a fixed `rho` regularises more
         strongly, and fewer discarded rows would satisfy the rule for active rows later.
     max_iter : int, default=20
         Maximum number of solver iterations. The Notes define an iteration.
     check_inclusion : bool, default=False
-        Whether each step also scores the discarded rows and counts those that would be active again. This costs one pass
-        over the data for each step.
+        Whether each step also scores the discarded rows and counts the discarded rows that would be active again, at the
+        cost of one pass over the data for each step.
     merge : {"sum", "average"}, default="sum"
         Method that combines the partitions of a dask collection. `"sum"` adds the normal equations of the partitions, which
         gives the same model as a fit on one computer; `"average"` fits each partition on the common landmarks and averages
@@ -139,7 +139,7 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -164,7 +164,7 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     jitter_ : float
         Number added to the diagonal of the kernel matrix of the basis.
     n_iter_ : int
-        Number of steps.
+        Number of steps, each of which fits the model to the active rows.
     message_ : str
         Reason for the end of the iteration.
 

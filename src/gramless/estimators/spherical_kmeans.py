@@ -67,8 +67,8 @@ def kmeans_memory(n: int, d: int, k: int, itemsize: int, device: str) -> MemoryE
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """k-means clustering of rows by their direction, with the cosine as similarity.
 
-    Prefer it to `sklearn.cluster.KMeans` if only the direction of a row matters. A zero row has no direction: it gets a
-    label and does not change a centroid. `X` may be a memory map larger than the memory, or a torch tensor on any device.
+    Prefer `SphericalKMeans` to `sklearn.cluster.KMeans` if only the direction of a row matters. Zero rows get a label and do
+    not change a centroid. `X` may be a memory map larger than the memory, or a torch tensor on any device.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     max_iter : int, default=100
         Maximum number of solver iterations. The Notes define an iteration.
     tol : float, default=1e-6
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
+        Tolerance at which the solver stops. The Notes define the quantity that `tol` bounds.
     batch_size : int or None, default=None
         Number of rows processed at a time. The Notes give the meaning of None.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
@@ -88,7 +88,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         storage.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None

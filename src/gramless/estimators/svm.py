@@ -138,7 +138,7 @@ class BaseKernelSVM(BaseEstimator):
         Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
         `"simple_smo"` moves one pair of multipliers at a time, for small data.
     tol : float, default=1e-3
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
+        Tolerance at which the solver stops. The Notes define the quantity that `tol` bounds.
     max_iter : int or None, default=None
         Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     shrinking : bool, default=True
@@ -155,7 +155,7 @@ class BaseKernelSVM(BaseEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -403,7 +403,7 @@ class BaseKernelSVM(BaseEstimator):
 
     @property
     def _model(self) -> SupportVectorModel:
-        """The fitted model with dense coefficients."""
+        """Fitted model with dense coefficients."""
         coef = self.dual_coef_.toarray() if xa.is_sparse(self.dual_coef_) else self.dual_coef_
         return SupportVectorModel(self.support_, self.n_support_, coef, self.intercept_, [])
 
@@ -440,8 +440,8 @@ def _has_probabilities(estimator: KernelSVC) -> bool:
 class KernelSVC(ClassifierMixin, BaseKernelSVM):
     """Support vector classifier for any kernel of the library.
 
-    Prefer it to `sklearn.svm.SVC` for more than a few thousand rows, for kernels that scikit-learn computes in Python, or
-    on a graphics card.
+    Prefer `KernelSVC` to `sklearn.svm.SVC` for more than a few thousand rows, for kernels that scikit-learn computes in
+    Python, or on a graphics card.
 
     Parameters
     ----------
@@ -699,8 +699,8 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
 class KernelSVR(RegressorMixin, BaseKernelSVM):
     """Support vector regression for any kernel of the library: values, quantiles, or values robust to outliers.
 
-    Prefer it to `sklearn.svm.SVR` for more than a few thousand rows, for quantiles, for kernels that scikit-learn computes
-    in Python, or on a graphics card.
+    Prefer `KernelSVR` to `sklearn.svm.SVR` for more than a few thousand rows, for quantiles, for kernels that scikit-learn
+    computes in Python, or on a graphics card.
 
     Parameters
     ----------
@@ -887,8 +887,8 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
 class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     """One-class support vector machine for any kernel of the library: outlier and novelty detection without labels.
 
-    Prefer it to `sklearn.svm.OneClassSVM` for more than a few thousand rows, for kernels that scikit-learn computes in
-    Python, or on a graphics card.
+    Prefer `KernelOneClassSVM` to `sklearn.svm.OneClassSVM` for more than a few thousand rows, for kernels that scikit-learn
+    computes in Python, or on a graphics card.
 
     Parameters
     ----------
@@ -1012,8 +1012,8 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
 def solver_seed(random_state: Any) -> int:
     """Return the seed of the solver, which is fixed for `random_state=None`.
 
-    The problems are convex, so the seed affects only the start of the solver. Random starts would let the solutions of two
-    fits differ within the tolerance.
+    The problems are convex, so the seed affects only the start of the solver. With random starts, the solutions of two fits
+    would differ within the tolerance.
     """
     return 0 if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
 

@@ -321,7 +321,7 @@ class _TableEstimator(BaseEstimator):
     def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the selected settings to other rows, without a search.
 
-        Column types, scaling, kernels and `C` are those that `fit` selected. Call `refit` with all rows after the model was
+        Column types, scaling, kernels and `C` are those that `fit` selected. Call `refit` with all rows, after the model was
         scored on held-out rows.
 
         Parameters
@@ -515,7 +515,7 @@ class _TableEstimator(BaseEstimator):
         self.summary_ = f"{type(model).__name__}, {kernel} kernel, C {float(getattr(model, 'C_', model.C)):.3g}{gamma}"
 
     def _fit_model(self, model: Any, encoded: Encoded, loss: ClassLoss | ValueLoss, tune_seconds: float) -> None:
-        """Fit a single model to the prepared columns, and store it."""
+        """Fit a single model to the prepared columns, and store the model."""
         began = time.perf_counter()
         weights = {} if loss.weights is None else {"sample_weight": loss.weights}
         X, labels = self.preparation_(encoded), self.classes_[loss.codes] if isinstance(loss, ClassLoss) else loss.y
@@ -543,14 +543,14 @@ class _TableEstimator(BaseEstimator):
             Number of background rows; each is evaluated with a random order of the columns and the reverse order. The
             standard errors are proportional to `n_samples ** -0.5`.
         background : DataFrame or array, optional
-            Rows from which the values of absent columns are taken; None uses 100 training rows.
+            Background rows, whose values replace columns that are not in a subset; None uses 100 training rows.
         random_state : int, RandomState or None, default=None
-            Seed or generator of the background rows and the orders.
+            Seed or generator that draws background rows and orders of the columns.
 
         Returns
         -------
         Attributions
-            Object with `names`, `values`, their standard errors `errors`, and the mean predictions `base`.
+            Object with column `names`, Shapley `values`, standard errors `errors`, and mean predictions `base`.
         """
         if n_samples < 2:
             raise ValueError(f"n_samples must be at least 2, because standard errors need two samples; got {n_samples}")
@@ -647,8 +647,8 @@ def _check_objects(X: np.ndarray) -> None:
 class TableClassifier(ClassifierMixin, _TableEstimator):
     """Classifier for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
 
-    Prefer it over a scikit-learn pipeline of `ColumnTransformer` and `SVC` for tables with categories, dates or missing
-    values.
+    Prefer `TableClassifier` over a scikit-learn pipeline of `ColumnTransformer` and `SVC` for tables with categories, dates
+    or missing values.
 
     Parameters
     ----------
@@ -660,7 +660,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         leave-one-out.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
-        n_features`, where `X` has the standardised columns. None selects the value by leave-one-out.
+        n_features`. `X` is the matrix of the standardised columns; None selects the value by leave-one-out.
     estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
         Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
         selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
@@ -705,8 +705,8 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         the free memory if at most 1; None is 70 % of the free memory.
     callback : callable or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called for every evaluated setting and every solved partition, with the keys
-        `"stage"` and `"message"`; after True, the best settings so far are fitted.
+        returning True stops the fit. The function is called for every evaluated setting and every solved partition, with the
+        keys `"stage"` and `"message"`; after True, the best settings so far are fitted.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -755,7 +755,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     See Also
     --------
     TableRegressor : The regressor.
-    LSSVC : One kernel model with explicit settings.
+    LSSVC : Single kernel classifier with explicit settings.
 
     References
     ----------
@@ -897,8 +897,8 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 class TableRegressor(RegressorMixin, _TableEstimator):
     """Regressor for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
 
-    Prefer it over a scikit-learn pipeline of `ColumnTransformer` and `SVR` for tables with categories, dates or missing
-    values.
+    Prefer `TableRegressor` over a scikit-learn pipeline of `ColumnTransformer` and `SVR` for tables with categories, dates
+    or missing values.
 
     Parameters
     ----------
@@ -910,7 +910,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         leave-one-out.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
-        n_features`, where `X` has the standardised columns. None selects the value by leave-one-out.
+        n_features`. `X` is the matrix of the standardised columns; None selects the value by leave-one-out.
     estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
         Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
         selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
@@ -953,8 +953,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         the free memory if at most 1; None is 70 % of the free memory.
     callback : callable or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called for every evaluated setting and every solved partition, with the keys
-        `"stage"` and `"message"`; after True, the best settings so far are fitted.
+        returning True stops the fit. The function is called for every evaluated setting and every solved partition, with the
+        keys `"stage"` and `"message"`; after True, the best settings so far are fitted.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -999,7 +999,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     See Also
     --------
     TableClassifier : The classifier.
-    LSSVR : One kernel model with explicit settings.
+    LSSVR : Single kernel regressor with explicit settings.
 
     References
     ----------

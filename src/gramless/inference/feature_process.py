@@ -48,7 +48,7 @@ from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
 from gramless.streaming.learners.ridge_sums import RidgeSums
 from gramless.streaming.learners.training_pass import LearningPass, OnePassModel
 
-# Lower bound on one minus the leverage: a row with leverage 1 determines its own fitted value, and its variance given the
+# Lower bound on one minus the leverage: a row with leverage 1 determines its own fitted value, and the variance given the
 # other rows is not defined.
 SMALLEST_FREEDOM = 1e-10
 

@@ -64,7 +64,7 @@ class GaussianProcess:
     """Effect of leaving out each training row."""
 
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
-        """Yield the posterior at new rows in batches; if `variances` is False, the variances may be NaN."""
+        """Yield the posterior at new rows in batches; the variances may be NaN if `variances` is False."""
         raise NotImplementedError
 
     def width_ratios(self, batch: ProcessBatch) -> np.ndarray:

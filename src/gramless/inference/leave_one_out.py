@@ -1,6 +1,6 @@
-"""Leave-one-out predictions without refitting, and the selection of C and the kernel by them.
+"""Leave-one-out predictions without refitting, and selection of C and the kernel by leave-one-out scores.
 
-Let `M` be `A = K + diag(1 / (C w))` bordered by ones, and let `M [a; b] = [z; 0]`. The model without row i predicts
+Let `M` be `A = K + diag(1 / (C w))` bordered by ones, and let `M [a; b] = [z; 0]`. The model fitted without row i predicts
 
     f_-i(x_i) = z_i - a_i / (M^-1)_ii,     (M^-1)_ii = (A^-1)_ii - u_i^2 / sum u,     u = A^-1 1
 
@@ -12,8 +12,8 @@ A row of weight `w > 1` stands for `w` copies, one of which is left out: with `g
 
     r_i = g a_i / (w - 1 + g (M^-1)_ii / w)            f_-i(x) = f(x) - g a_i / (w (w - 1) + g (M^-1)_ii) h_i(x)
 
-`select_model` selects C and the kernel by these scores. One eigendecomposition `K = Q diag(lambda) Q^T` for each kernel
-gives the model and the leave-one-out scores of every `C`: `A^-1` has the same eigenvectors with the eigenvalues
+`select_model` selects C and the kernel by leave-one-out scores. One eigendecomposition `K = Q diag(lambda) Q^T` for each
+kernel gives the model and the leave-one-out scores of every `C`: `A^-1` has the same eigenvectors with the eigenvalues
 `1 / (lambda + 1/C)`. Cost: O(n^3) for each kernel, O(n^2) for each `C`, and 24 n^2 bytes. If 24 n^2 bytes exceed the memory
 budget, the matrix of each `C` is factored: O(n^3) for each `C`, and 8 n^2 bytes.
 
@@ -105,7 +105,7 @@ def scores_without_each_row(Z: np.ndarray, coef: np.ndarray, diagonal: np.ndarra
 def leave_one_out_scores(
     op: KernelOperator, Z: np.ndarray, coef: np.ndarray, plan: SolverPlan | None, *, random_state: Any = None
 ) -> np.ndarray:
-    """Return the leave-one-out scores of the rows; with a `plan`, an iterative solver estimates them."""
+    """Return the leave-one-out scores of the rows; with a `plan`, an iterative solver estimates the scores."""
     if plan is None:
         diagonal, u = exact_diagonal(op)
     else:
@@ -189,7 +189,7 @@ def leave_one_out_on_demand(
     budget: int,
     tuning: InferenceTuning = TUNING,
 ) -> np.ndarray | None:
-    """Return exact leave-one-out scores of the points, or None if they would cost more than the fit.
+    """Return exact leave-one-out scores of the points, or None if the scores would cost more than the fit.
 
     A row of weight w stands for w copies, one of which is left out.
     """

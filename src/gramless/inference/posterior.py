@@ -84,7 +84,7 @@ class LeastSquaresModel:
 
 
 class _Posterior(GaussianProcess):
-    """Quantities of the process that follow from the diagonal of `A^-1` and from `u = A^-1 1`."""
+    """Quantities of a Gaussian process that follow from the diagonal of `A^-1` and from `u = A^-1 1`."""
 
     model: LeastSquaresModel
     op: KernelOperator
@@ -107,7 +107,7 @@ class _Posterior(GaussianProcess):
         return diagonal - u**2 / u.sum() if self.model.fit_intercept else diagonal
 
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
-        """Yield the posterior at new rows, in the precision of the operator, in batches.
+        """Yield the posterior at new rows in batches, in the precision of the operator.
 
         Without `variances`, an iterative posterior needs no iterations, and its variances are NaN.
         """
@@ -151,7 +151,7 @@ class _Posterior(GaussianProcess):
 
     @cached_property
     def log_likelihood(self) -> tuple[np.ndarray, float]:
-        """(Restricted) log marginal likelihood of each output, and the standard error of its random part.
+        """(Restricted) log marginal likelihood of each output, and the standard error of the estimated part.
 
         The likelihood is infinite for an output that the constant fits exactly, where the scale is zero.
         """
@@ -293,7 +293,7 @@ def make_posterior(
 
 
 class _QuadraticForms:
-    """The forms `b^T A^-1 b` of all columns `b` during conjugate gradients, and their missing parts.
+    """Quadratic forms `b^T A^-1 b` of all columns `b` during conjugate gradients, and the missing parts of the forms.
 
     An instance is passed to CG as the preconditioner, so that it receives every residual. For an iterate `w` with the
     residual `r = b - A w`, `w^T (b + r)` is `b^T A^-1 b` minus the squared error of `w` in the norm of `A`, for any first

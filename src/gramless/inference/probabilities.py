@@ -65,7 +65,7 @@ def has_probabilities(estimator: Any) -> bool:
 def probabilities(
     scores: np.ndarray, *, multilabel: bool = False, sigmoids: np.ndarray | None = None, temperature: Any = 1.0
 ) -> np.ndarray:
-    """Return probabilities of classes, which sum to one, or of the labels of a multilabel problem, which need not.
+    """Return class probabilities, which sum to one, or label probabilities of a multilabel problem, which need not.
 
     The probabilities are sigmoids of the scores if `sigmoids` are given, else a softmax (for labels a logistic function) of
     the scores divided by the temperature.
@@ -127,7 +127,7 @@ def calibrate(
 
 
 def centred_scores(scores: np.ndarray) -> np.ndarray:
-    """Return scores with one column for each class; a single score for two classes becomes minus and plus its half."""
+    """Return scores with one column for each class; a single score `s` for two classes is converted to `-s / 2, s / 2`."""
     scores = np.asarray(scores, dtype=np.float64).reshape(len(scores), -1)
     return np.column_stack([-scores[:, 0], scores[:, 0]]) / 2 if scores.shape[1] == 1 else scores
 
