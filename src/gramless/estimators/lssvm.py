@@ -105,7 +105,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         Tolerance at which the solver stops. `tol` bounds the relative residual `||Z - A W|| / ||Z||` of a solver given by
         name; a solver object has its own `tol`. `"auto"` stops conjugate gradients when the residual norm, which bounds the
         error of the training scores, is below 5 % of the training error for every output, or below 5e-3 (classes) or 1e-3
-        (values) relative to the targets. For other solvers, and for up to 4,096 rows with `solver="auto"`, it is 1e-3.
+        (values) relative to the targets. For other solvers, and for up to 4,096 rows with `solver="auto"`, `tol` is 1e-3.
     max_iter : int or None, default=None
         Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     class_weight : dict, "balanced" or None, default=None

@@ -120,7 +120,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     n_iter_ : int
         Number of alternations, or with `solver="simple_smo"` the number of pairs of multipliers moved.
     history_ : list of dict
-        One record for each alternation (`"simple_smo"`: sweep): `n_iter`, `seconds` (without callbacks) and `gap`.
+        One record for each alternation (sweep of `"simple_smo"`): `n_iter`, `seconds` (without callbacks) and `gap`.
     classes_ : ndarray of shape (n_classes,)
         Sorted class labels.
     support_ : ndarray of shape (n_SV,)

@@ -153,8 +153,8 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
 
     `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; the model does not depend on `batch_size`.
 
-    `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. The landmarks must
-    be the same: set `random_state` or the landmarks. `solver="sums"` adds up all rows again in each fit; `C="loo"` does not.
+    `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. Set `random_state`
+    or `landmarks`, so that the landmarks are the same. `solver="sums"` sums over all rows in each fit; use `C="loo"`.
 
     References
     ----------
@@ -234,8 +234,8 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     -----
     `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; the model does not depend on `batch_size`.
 
-    `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. The landmarks must
-    be the same: set `random_state` or the landmarks. `solver="sums"` adds up all rows again in each fit; `C="loo"` does not.
+    `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. Set `random_state`
+    or `landmarks`, so that the landmarks are the same. `solver="sums"` sums over all rows in each fit; use `C="loo"`.
 
     References
     ----------

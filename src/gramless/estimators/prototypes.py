@@ -3,8 +3,8 @@
     prototypes of class k = centroids of its rows by direction, each scaled to the mean norm of its members,
     (K(P, P) + I / C) a + b = z,    sum a = 0,    on the labelled prototypes P instead of the n rows.
 
-With Q prototypes for each of K classes and n rows, an iteration of the clustering costs O(n Q d), and the system has K Q
-unknowns for any n. With `refit` the coefficients are fitted to all rows, with the prototypes as landmarks of a Nyström
+With Q prototypes for each of K classes and n rows, an iteration of the clustering costs O(n Q d), and the linear system has
+K Q unknowns for any n. With `refit` the coefficients are fitted to all rows, with the prototypes as landmarks of a Nyström
 model: one more pass of O(n (K Q)^2).
 
 References: Kurugodu and Kongara, "KMeans kernel classifier", 2023; Andrecut, "K-means kernel classifier", 2020.
@@ -76,7 +76,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         Tolerance at which the solver stops. `tol` bounds the relative residual `||Z - A W|| / ||Z||` of a solver given by
         name; a solver object has its own `tol`. `"auto"` stops conjugate gradients when the residual norm, which bounds the
         error of the training scores, is below 5 % of the training error for every output, or below 5e-3 (classes) or 1e-3
-        (values) relative to the targets. For other solvers, and for up to 4,096 rows with `solver="auto"`, it is 1e-3.
+        (values) relative to the targets. For other solvers, and for up to 4,096 rows with `solver="auto"`, `tol` is 1e-3.
     init : {"random", "k-means++"}, default="random"
         Method that initialises the centroids. `"random"` draws rows uniformly, `"k-means++"` draws rows far from each other.
     kmeans_max_iter : int, default=50

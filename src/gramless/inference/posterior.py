@@ -102,7 +102,7 @@ class _Posterior(GaussianProcess):
 
     @property
     def inverse_diagonal(self) -> np.ndarray:
-        """`p`: diagonal of the inverse of the matrix that is bordered by ones if the model has an intercept."""
+        """`p`: diagonal of the inverse of `A`, which is bordered by ones if the model has an intercept."""
         diagonal, u = self.inverse_diagonal_and_u
         return diagonal - u**2 / u.sum() if self.model.fit_intercept else diagonal
 

@@ -10,9 +10,9 @@ class InferenceTuning:
     """Tunable numbers of `gramless.inference`; tests pass another instance with `dataclasses.replace`."""
 
     calibrated_max_points: int = 10_000
-    """Most points for which `probability="auto"` fits a temperature: leave-one-out takes about as long as the fit."""
+    """Number of points up to which `probability="auto"` fits a temperature: leave-one-out then takes as long as the fit."""
     batch_entries: int = 1 << 23
-    """Most entries of a matrix of new rows by training rows: 64 MB in float64."""
+    """Largest number of entries of a matrix of new rows by training rows: 64 MB in float64."""
     new_rows: int = 256
     """Number of new rows whose systems conjugate gradients solve at a time."""
     fewest_new_rows: int = 16
@@ -24,7 +24,7 @@ class InferenceTuning:
     one_pass_new_rows: int = 1024
     """Largest number of new rows that a one-pass regressor processes at a time: 4 MB of features for 500 landmarks."""
     interval_entries: int = 1 << 19
-    """Most entries of a matrix of new rows by training rows for intervals: 4 MB in float64, with six matrices at a time."""
+    """Largest number of entries of a matrix for intervals (new rows by training rows): 4 MB in float64, six at a time."""
     lanczos_steps: int = 60
     """Number of Lanczos iterations for the log determinant."""
     lanczos_probes: int = 16
