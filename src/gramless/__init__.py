@@ -11,7 +11,7 @@ from typing import Any
 
 from gramless._version import __version__
 
-# Public name: module that defines it.
+# Module that defines each public name.
 _EXPORTS: dict[str, str] = {
     "CUDA": "gramless._core.device",
     "BudgetLSSVC": "gramless.estimators.budget",
@@ -54,7 +54,7 @@ __all__ = ["__version__", *_EXPORTS]
 def __getattr__(name: str) -> Any:
     module = _EXPORTS.get(name) or _DEPRECATED.get(name)
     if module is None:
-        # With `name` and `obj` Python's error message suggests similar names.
+        # The arguments `name` and `obj` make Python suggest similar names in its error message.
         raise AttributeError(f"module 'gramless' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(importlib.import_module(module), name)
 

@@ -1,8 +1,8 @@
 """Callbacks of long fits, passed to an estimator as `callback`.
 
 A callback is a function `callback(estimator, record) -> bool`, called after each iteration with the partially fitted
-estimator and the record of the iteration; returning True stops the fit. `Checkpoint` and `EarlyStopping` are settings for
-what a function cannot do: store the state of the solver, and hold out validation rows. A list combines them.
+estimator and the record of the iteration; returning True stops the fit. Two tasks need an object instead of a function:
+`Checkpoint` saves the state of the solver, and `EarlyStopping` holds out validation rows. A list combines several callbacks.
 
 >>> from gramless import LSSVC
 >>> from gramless.callbacks import Checkpoint, EarlyStopping
@@ -27,16 +27,16 @@ __all__ = ["Checkpoint", "EarlyStopping"]
 class Checkpoint(BaseEstimator):
     """Save the state of a fit so that a killed process can continue.
 
-    A fit that finds its own file continues from there to the bit-identical model; the file is removed when the fit ends. A
-    file of another problem (other data or settings) raises `ValueError`. If `random_state` is None, the seed is derived from
-    the data.
+    If the file exists, `fit` continues from the saved state and returns the bit-identical model of an uninterrupted fit. The
+    file is removed when the fit ends. The file of a fit with other data or parameters raises `ValueError`. If `random_state`
+    is None, the seed is derived from the data.
 
     Parameters
     ----------
     path : str or path
         Path of the file, in an existing folder.
     every : int, default=10
-        Number of iterations (for streaming estimators, batches) between saved states.
+        Number of iterations between two saved states; for estimators that learn in one pass, number of batches.
 
     See Also
     --------
@@ -59,14 +59,14 @@ class Checkpoint(BaseEstimator):
 
 
 class EarlyStopping(BaseEstimator):
-    """Stop when the error on held-out rows no longer decreases, and use the best model found.
+    """Stop the fit when the error on held-out rows no longer decreases, and use the model with the smallest error.
 
     Parameters
     ----------
     validation_fraction : float, default=0.1
         Fraction of the rows that is held out, stratified by class.
     n_iter_no_change : int, default=5
-        Number of iterations without a smaller validation error after which the fit stops.
+        The fit stops after this number of iterations without a smaller validation error.
 
     See Also
     --------
@@ -97,13 +97,13 @@ class Callbacks:
     functions: tuple[Callable[..., Any], ...] = ()
 
     def __call__(self, estimator: Any, record: dict[str, Any]) -> bool:
-        """Call every function, and return True if one of them requests a stop."""
+        """Call all functions of the user, and return True if one of the functions requests a stop."""
         requests = [bool(function(estimator, record)) for function in self.functions]
         return any(requests)
 
 
 def read_functions(estimator: Any) -> Callbacks:
-    """Return the callbacks of an estimator that supports functions only."""
+    """Parse the parameter `callback` of an estimator that supports functions only; raise TypeError for other callbacks."""
     callbacks = read_callbacks(estimator.callback)
     for unsupported in (callbacks.checkpoint, callbacks.early_stopping):
         if unsupported is not None:

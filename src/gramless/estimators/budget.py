@@ -1,23 +1,23 @@
 """Online least-squares support vector machine on a budget of points.
 
-On a budget B of `beta` points (v = alpha y, one column for each class), the dual loss
+The model is `f(x) = v^T k(B, x) + b`, with a budget B of `beta` points and `v = alpha y` (a column per class). The dual loss
 
     L(v, b) = 1/2 v^T K_BB v - y_B^T v + C/2 sum_i (y_i - v^T k(B, x_i) - b)^2
 
-is minimised by mini-batches. The gradient for a sampled row j is
+is minimised by mini-batch gradient descent. The gradient for a sampled row j is
 
     dL/dv = K_BB v - y_B - C n (y_j - f(x_j)) k(B, x_j),     dL/db = -C n (y_j - f(x_j)) .
 
 The term `y_B^T v` counteracts the regularisation: on a budget of all rows the minimiser is `v = K^-1 y, b = 0` for every C,
 which interpolates all labels including noise (and does not exist if two equal rows have opposite labels). The model
-generalises only by early stopping, so `epochs` regularises as much as `C`. `loss="primal"` omits the term; its minimiser is
-the model of `NystromLSSVC` on the same points, to which the model converges with more epochs.
+generalises only by early stopping, so `epochs` regularises as much as `C`. `loss="primal"` omits the term and converges to
+the model of `NystromLSSVC` on the same points.
 
-A regressor subtracts the mean of the values, estimated on a sample of the rows, before the first step.
+A regressor subtracts the mean of the targets, estimated on a sample of the rows, before the first step.
 
-All classes share the budget and one kernel block for each batch (`LandmarkMap`, `GradientDescent`). Cost: O(beta d) for each
-row and epoch (once for all epochs if the kernel values fit into half of the memory budget), O(beta^2) for the penalty every
-few batches.
+All classes share the points and the kernel values of a batch (`LandmarkMap`, `GradientDescent`). The kernel values cost
+O(beta d) for each row, in every epoch or only once if all values fit into half of the memory budget. The penalty costs
+O(beta^2) every few batches.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CONSTRAINTS: dict[str, Any] = {
 
 
 def budget_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
-    """Return kernel values as features, gradient descent and the options given by the parameters."""
+    """Return the settings of a training pass: kernel values with the points as features, gradient descent, and options."""
     kernel = kernel_from_parameters(parameters)
     feature_map = LandmarkMap(kernel, parameters["budget"], parameters["landmarks"], whiten=False, size_name="budget")
     learner = GradientDescent(
@@ -63,10 +63,10 @@ def budget_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
 
 @estimator
 class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
-    """Least-squares support vector classifier learned online on a budget of points.
+    """Least-squares support vector classifier on a fixed number of points, learned online by gradient descent.
 
-    Prefer it to scikit-learn's `SGDClassifier` on `Nystroem` features if a kernel model must be updated row by row: its step
-    size needs no tuning.
+    Prefer `BudgetLSSVC` to scikit-learn's `SGDClassifier` on `Nystroem` features if a kernel model must be updated with new
+    rows. The step size needs no tuning.
 
     Parameters
     ----------
@@ -84,18 +84,18 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
         Number of points of the model, or a fraction of the rows if it is a float at most 1. `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
-        themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four
-        rows for each landmark).
+        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, it selects
+        from the first rows (four for each landmark).
     loss : {"dual", "primal"}, default="dual"
-        Loss function that the fit minimises. `"dual"` has the term `-y_B^T v`, with which the model approaches the labels of
-        the budget more closely in every epoch, so few epochs are better than many. `"primal"` omits the term and converges
-        to the model of `NystromLSSVC`. Points given as an array have no labels, and both losses are equal.
+        Loss function that the fit minimises. `"dual"` has the term `-y^T v`, with the labels `y` and coefficients `v` of the
+        points: each epoch fits these labels more closely, so few epochs are better than many. `"primal"` converges to the
+        model of `NystromLSSVC`. Points given as an array have no labels, and both losses are equal.
     optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
-        Variant of stochastic gradient descent. `"averaged_sgd"` returns the mean coefficients of the second half of the
-        steps.
+        Variant of stochastic gradient descent. `"averaged_sgd"` returns the mean of the coefficients over the second half of
+        the steps.
     learning_rate : float or None, default=None
-        Constant step size of plain stochastic gradient descent on the mean squared error; the step on the loss above is this
-        number divided by `C n_samples`. None derives decreasing steps from the curvature of the loss.
+        Constant step size of plain stochastic gradient descent for the mean squared error; for the gradient of `loss` the
+        step size is divided by `C n_samples`. None derives decreasing step sizes from the curvature of the loss.
     batch_size : int, default=64
         Number of rows processed at a time. Each step uses one batch.
     epochs : int, default=30
@@ -115,7 +115,7 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -134,17 +134,17 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     history_ : list of dict
-        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches before their steps),
-        step.
+        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches, each before the step on
+        it) and step (step size).
     pass_ : TrainingPass
         State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
-    NystromLSSVC : The exact solution on the same points.
-    LSSVC : All rows as points.
+    NystromLSSVC : Exact solution instead of gradient descent.
+    LSSVC : Model with all training rows as points.
 
     Notes
     -----
@@ -186,10 +186,10 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
 @inherit_parameter_docs(BudgetLSSVC)
 @estimator
 class BudgetLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
-    """Least-squares support vector regressor learned online on a budget of points.
+    """Least-squares support vector regressor on a fixed number of points, learned online by gradient descent.
 
-    Prefer it to scikit-learn's `SGDRegressor` on `Nystroem` features if a kernel model must be updated row by row: its step
-    size needs no tuning.
+    Prefer `BudgetLSSVR` to scikit-learn's `SGDRegressor` on `Nystroem` features if a kernel model must be updated with new
+    rows. The step size needs no tuning.
 
     Attributes
     ----------
@@ -202,17 +202,17 @@ class BudgetLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     history_ : list of dict
-        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches before their steps),
-        step.
+        One record for each epoch of `fit`: n_iter, seconds, loss (mean squared error of the batches, each before the step on
+        it) and step (step size).
     pass_ : TrainingPass
         State of the training pass, which `partial_fit` continues.
 
     See Also
     --------
-    NystromLSSVR : The exact solution on the same points.
-    LSSVR : All rows as points.
+    NystromLSSVR : Exact solution instead of gradient descent.
+    LSSVR : Model with all training rows as points.
 
     Notes
     -----

@@ -2,8 +2,8 @@
 
     f(x) = sum_i a_i K(x, b_i) + c
 
-Scores are computed tile by tile, so a prediction needs a few megabytes in addition to its input and output.
-The output has the array type and the device of the input.
+A prediction computes kernel values in tiles, which take a few megabytes in addition to the input and the output. The output
+has the array type and the device of the input.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gramless.linalg.operators import expand
 from gramless.linalg.tuning import TUNING
 
 CALIBRATION = ("sigmoids_", "_calibration", "_codes", "_weights", "optimism_")
-"""Attributes that must not be combined with the scores of another fit."""
+"""Attributes derived from the scores of one fit, which are deleted at the start of the next fit."""
 _SEARCH = ("params_", "best_params_", "best_score_", "scores_", "loo_decision_")
 _SOLVE = ("n_iter_", "residual_")
 # Values that are recomputed on demand and are not part of a copy or a model file.
@@ -45,7 +45,7 @@ _NOT_SAVED = {"_device_points", "_process"}
 
 
 def _check_kernel_input(X: Array, *kernels: Kernel) -> None:
-    """Raise an error if the kernels cannot be evaluated on `X`, or if precomputed kernel values are not square."""
+    """Raise an error if the kernels cannot be evaluated on `X`, or if the matrix of a precomputed kernel is not square."""
     if xa.is_sparse(X) and not all(kernel.accepts_sparse for kernel in kernels):
         raise TypeError("Sparse data was passed for X, but dense data is required. Use '.toarray()' to convert X.")
     precomputed = {not kernel.uses_points for kernel in kernels}
@@ -73,7 +73,7 @@ def former_search_parameters(kernel: Any, param_grid: dict[str, Any] | None) -> 
 
 @estimator
 class BaseKernelExpansion(BaseEstimator):
-    """Estimator with `kernel_`, `points_`, `dual_coef_`, `intercept_` and `device_`; subclasses fit, this class predicts."""
+    """Base class that predicts; `fit` of subclasses sets `kernel_`, `points_`, `dual_coef_`, `intercept_` and `device_`."""
 
     kernel: Any = "rbf"
     gamma: Any = "scale"
@@ -90,7 +90,7 @@ class BaseKernelExpansion(BaseEstimator):
     _tuning = TUNING
 
     def _kernel(self) -> Kernel:
-        """Return the only kernel given by the parameters `kernel`, `gamma`, `degree` and `coef0`, which may be lists."""
+        """Return the kernel given by `kernel`, `gamma`, `degree` and `coef0`; ValueError if lists give several kernels."""
         (_, kernel), *others = kernel_candidates(vars(self))
         if others:
             remedy = "compares them with C='loo' only" if hasattr(self, "Cs") else "has one kernel"
@@ -123,7 +123,7 @@ class BaseKernelExpansion(BaseEstimator):
         )
 
     def _solve(self, X: Array, Z: np.ndarray, weights: np.ndarray | None, **options: Any) -> ExpansionFit:
-        """Solve for the targets `Z` and store the model; callbacks get this estimator with the solution so far."""
+        """Fit and store the model for the targets `Z`; callbacks receive this estimator with the current solution."""
         kernel = self._kernel()
         _check_kernel_input(X, kernel)
         self._delete(*_SEARCH)
@@ -135,7 +135,7 @@ class BaseKernelExpansion(BaseEstimator):
         return fit
 
     def _store_and_call(self, settings: LeastSquaresSettings, fit: ExpansionFit, record: dict[str, Any]) -> bool:
-        """Store the solution so far and call the functions of the user; return True to stop."""
+        """Store the solution of an iteration and call the user's functions; return True if a function requests a stop."""
         self._store_fit(fit, settings.C)
         return settings.callbacks(self, record)
 
@@ -155,7 +155,7 @@ class BaseKernelExpansion(BaseEstimator):
         weights: np.ndarray | None,
         score: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
     ) -> None:
-        """Select kernel and C by `score`, and store the model; callbacks get this estimator with the best model so far."""
+        """Select and store the model with the best `score`; callbacks receive this estimator with the best model so far."""
         settings, Cs = self._settings(), np.atleast_1d(np.asarray(self.Cs, dtype=float))
         if Cs.size == 0:
             raise ValueError("Cs is empty: give at least one C")
@@ -168,7 +168,7 @@ class BaseKernelExpansion(BaseEstimator):
         def report(found: Selection, record: dict[str, Any]) -> bool:
             kernel, C = found.best
             self._store_fit(found.fit, float(Cs[C]))
-            # The intercept of a regressor contains the mean of the values, whose digits float32 would lose.
+            # The intercept of a regressor stays in float64: in float32 the mean of the targets would lose digits.
             if isinstance(self, ClassifierMixin):
                 self.intercept_ = self.intercept_.astype(self.dual_coef_.dtype)
             self.scores_, self.best_score_ = found.scores, float(found.scores[kernel, C])
@@ -181,7 +181,7 @@ class BaseKernelExpansion(BaseEstimator):
         warn_of_rounding(self.kernel_, found.fit.points, self.dual_coef_, Z[self.support_])
 
     def _fit_collections(self, rows: Any, solve: Callable[..., ExpansionFit]) -> Self:
-        """Store the fit to rows on dask workers, which `solve(callback)` computes."""
+        """Store the model that `solve(callback)` fits to rows on dask workers."""
         validate_data(self, rows.example, skip_check_array=True, reset=True)
         self._delete(*CALIBRATION, *_SEARCH, "multilabel_")
         if rows.classes is None:
@@ -193,7 +193,7 @@ class BaseKernelExpansion(BaseEstimator):
         return self
 
     def _model_of_scores(self) -> Self:
-        """Return a copy whose features are its scores, `f(s) = s`, with equal labels and probabilities."""
+        """Return a copy whose input is the scores of this model, `f(s) = s`; labels and probabilities are the same."""
         model, k = copy.copy(self), self.dual_coef_.shape[1]
         dtype = np.result_type(self.dual_coef_, self.intercept_)
         model.kernel_, model.points_, model.dual_coef_ = Linear(), np.eye(k, dtype=dtype), np.eye(k, dtype=dtype)
@@ -202,7 +202,7 @@ class BaseKernelExpansion(BaseEstimator):
         return model
 
     def _delete(self, *names: str) -> None:
-        """Delete attributes of an earlier fit."""
+        """Delete the attributes `names` of an earlier fit, if they exist."""
         for name in names:
             self.__dict__.pop(name, None)
 
@@ -214,7 +214,7 @@ class BaseKernelExpansion(BaseEstimator):
             self.points_ = points if xa.is_sparse(points) or is_dask_collection(points) else xa.to_numpy(points)
         else:
             self.points_ = np.empty((len(rows), 0), xa.numpy_dtype(points))
-        # Transferring the points to a device takes longer than using them.
+        # The points on the device are cached, because transferring them takes longer than predicting with them.
         cached = kernel.uses_points and xa.is_torch(device_points)
         self._device_points = (self.points_, device_points) if cached else None
 
@@ -238,15 +238,15 @@ class BaseKernelExpansion(BaseEstimator):
             checked = checked[:, xa.indices(self.support_, checked)]
         points, coef = self._points_on(device), xa.to_device(self.dual_coef_, device)
         precision = precision_of(self.device)
-        # On a device sparse rows are converted to dense rows, one part at a time.
+        # On a CUDA device, sparse rows are converted to dense rows, a part of the rows at a time.
         step = checked.shape[0] if device == "cpu" or not xa.is_sparse(checked) else self._tuning.sparse_rows_on_device
         parts = [
             expand(kernel, xa.to_device(checked[rows], device), points, coef, precision)
             for rows in slices(checked.shape[0], max(1, step))
         ]
         scores = parts[0] if len(parts) == 1 else xa.namespace(coef).concat(parts)
-        # The bias of a regressor contains the mean of the targets. Adding a large mean in float32 would lose the digits of
-        # the other terms.
+        # The bias of a regressor contains the mean of the targets. Adding a large mean in float32 would lose digits of the
+        # kernel expansion.
         scores = xa.astype(scores, np.result_type(dtype, xa.numpy_dtype(self.intercept_)))
         scores += xa.like(self.intercept_, scores)
         return xa.in_namespace_of(scores, X)
@@ -254,7 +254,7 @@ class BaseKernelExpansion(BaseEstimator):
     @available_if(_is_classifier)
     @dispatch_prediction
     def decision_function(self, X: Any) -> Array:
-        """Return the class scores, or with `decision_function_shape="ovo"` their differences for each pair of classes.
+        """Return the class scores, or with `decision_function_shape="ovo"` the score differences of all pairs of classes.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class BaseKernelExpansion(BaseEstimator):
         array of shape (n_samples,), (n_samples, n_classes) or (n_samples, n_classes * (n_classes - 1) / 2)
             One column for two classes, positive for `classes_[1]`; otherwise one column for each class, or for each
             pair of classes, positive for the first class of the pair. After a fit to an indicator matrix, one column for
-            each label, positive if the row has the label.
+            each label, positive if the label is predicted.
         """
         scores, k = self._scores(X), len(self.classes_)
         if self.multilabel_:
@@ -280,7 +280,7 @@ class BaseKernelExpansion(BaseEstimator):
 
     @dispatch_prediction
     def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each row, or its labels.
+        """Return the class of each row, or the labels of each row after a fit to an indicator matrix.
 
         Parameters
         ----------
@@ -290,7 +290,7 @@ class BaseKernelExpansion(BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,), or (n_samples, n_labels) after a fit to an indicator matrix
-            Always NumPy, since labels may be strings; zeros and ones after a fit to an indicator matrix.
+            Classes, or zeros and ones after a fit to an indicator matrix. Always NumPy, because class labels may be strings.
         """
         return self._labels(xa.to_numpy(self._scores(X)))
 
@@ -311,7 +311,7 @@ class BaseKernelExpansion(BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_classes), or (n_samples, n_labels) after a fit to an indicator matrix
-            Columns in the order of `classes_`; the probabilities of labels are independent and need not sum to one.
+            Columns in the order of `classes_`; the probabilities of several labels need not sum to one.
         """
         return probabilities_by_method(self, xa.to_numpy(self._scores(X)))
 
@@ -320,12 +320,12 @@ class BaseKernelExpansion(BaseEstimator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
-        if "param_grid" in state:  # of the former estimators LSSVCCV and LSSVRCV
+        if "param_grid" in state:  # state of the former estimators LSSVCCV and LSSVRCV
             state |= former_search_parameters(state["kernel"], state.pop("param_grid"))
             state["_codes"] = state.pop("calibration_codes_", None)
             found = {"scores": state.pop("calibration_scores_", None), "temperature": state.pop("temperature_", 1.0)}
             state["_calibration"] = {} if found["scores"] is None else found
-        elif "dual_coef_" in state and "C" in state:  # of a version without C="loo"
+        elif "dual_coef_" in state and "C" in state:  # state of a version without C="loo"
             state.setdefault("C_", state["C"])
         super().__setstate__(state)
 
@@ -333,5 +333,5 @@ class BaseKernelExpansion(BaseEstimator):
         return set_input_tags(super().__sklearn_tags__(), self.kernel)
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> Any:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         return self._settings().plan(kernel_candidates(vars(self))[0][1], (n, d), n_outputs, dtype, device, dense=True)

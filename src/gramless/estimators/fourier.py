@@ -6,7 +6,7 @@ is solved in the primal, with features `phi` of `FourierMap`, whose inner produc
 kernel. `method="exact"` sums the normal equations in one pass (`NormalEquations`): the model does not depend on the order of
 the rows or on their batches. `method="online"` takes a gradient step for each mini-batch (`GradientDescent`).
 
-Cost: O(d D + D^2) time for each row (exact), O(D^2) memory for any number of rows; a prediction is O(d D).
+Cost for D features: O(d D + D^2) time for each row (exact), O(D^2) memory for any number of rows; a prediction is O(d D).
 
 Reference: Rahimi and Recht, "Random features for large-scale kernel machines", 2007.
 """
@@ -38,7 +38,7 @@ _CONSTRAINTS: dict[str, Any] = {
 
 
 def fourier_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
-    """Return Fourier features, the learner of `method` and the options; regressors keep a sample of rows for intervals."""
+    """Return the settings of a training pass: Fourier features, the learner that `method` names, and options."""
     probability, batch_size = parameters.get("probability"), parameters["batch_size"]
     leave_one_out = probability in LEAVE_ONE_OUT_METHODS
     feature_map = FourierMap(kernel_from_parameters(parameters), parameters["n_components"], parameters["draw"])
@@ -48,7 +48,7 @@ def fourier_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
             parameters["Cs"],
             forgetting_factor=parameters["forgetting_factor"],
             leave_one_out=leave_one_out,
-            keep_rows="probability" not in parameters,
+            keep_rows="probability" not in parameters,  # regressors need a sample of the rows for intervals
         )
         return PassSettings(feature_map, learner, pass_options(parameters, name, batch_size))
     if leave_one_out:
@@ -68,33 +68,33 @@ def fourier_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
 class FourierLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier on random Fourier features, for data of any length.
 
-    Prefer it to scikit-learn's `RBFSampler` with a linear classifier if the data exceed the memory or arrive in batches; its
-    orthogonal frequencies also approximate the kernel with fewer features.
+    Prefer `FourierLSSVC` to scikit-learn's `RBFSampler` with a linear classifier if the data exceed the memory or arrive in
+    batches; its orthogonal frequencies also approximate the kernel with fewer features.
 
     Parameters
     ----------
     kernel : {"rbf", "laplacian", "exponential", "matern32", "matern52"} or Kernel, default="rbf"
-        Kernel function. It must be stationary; the inner products of the features approximate it.
+        Kernel function. The kernel must be stationary; inner products of the features approximate the kernel.
     C : float or "loo", default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely. `"loo"` selects the value of
         `Cs` with the smallest leave-one-out error, without refitting.
     gamma : float, "scale" or "auto", default="scale"
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
     n_components : int, default=500
-        Number of features. Cosines and sines of half as many frequencies, rounded up to an even number.
+        Number of features. The number is rounded up to an even number: one half are cosines, the other half are sines.
     draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
         Distribution of the random frequencies. `"plain"`: independent; `"orthogonal"`: orthogonal to each other, with
-        smaller variance; `"structured"`: products of Hadamard matrices, faster for many columns. `"auto"` is orthogonal,
-        structured from 2048 columns on, and plain for the Laplacian kernel of the city-block norm.
+        smaller variance; `"structured"`: products of Hadamard matrices, faster for many columns. `"auto"` is `"plain"` for
+        the Laplacian kernel of the city-block norm, `"structured"` for at least 2048 columns, and `"orthogonal"` otherwise.
     method : {"exact", "online"}, default="exact"
-        Training method: normal equations in one pass, or gradient steps in several passes.
+        Training method. `"exact"` sums the normal equations in one pass, `"online"` takes gradient steps in several passes.
     Cs : sequence of float, default=1e-3 to 1e6 in half decades
-        Values of `C` tried by leave-one-out.
+        Values of `C` that `C="loo"` compares.
     forgetting_factor : float, default=1.0
         Factor by which the weight of earlier rows is multiplied for each new row. 1 weights all rows equally.
     optimizer : {"sgd", "averaged_sgd", "adam"}, default="sgd"
-        Variant of stochastic gradient descent. `"averaged_sgd"` returns the mean coefficients of the second half of the
-        steps.
+        Variant of stochastic gradient descent. `"averaged_sgd"` returns the mean of the coefficients over the second half of
+        the steps.
     epochs : int, default=30
         Number of passes over the rows in `fit`; `partial_fit` makes one pass.
     batch_size : int or None, default=None
@@ -115,8 +115,8 @@ class FourierLSSVC(ClassifierMixin, OnePassEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each pass over the rows. A `gramless.callbacks.Checkpoint` saves the
-        pass, and a fit that finds the file of the same fit resumes it.
+        returning True stops the fit. The function is called after each pass over the rows. A `gramless.callbacks.Checkpoint`
+        saves the state of the pass, and the same fit resumes from the saved file.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -135,7 +135,7 @@ class FourierLSSVC(ClassifierMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     loo_errors_ : ndarray
         With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     history_ : list of dict
@@ -145,16 +145,16 @@ class FourierLSSVC(ClassifierMixin, OnePassEstimator):
 
     See Also
     --------
-    NystromLSSVC : Features chosen from the rows.
-    LSSVC : The kernel without approximation.
+    NystromLSSVC : Landmark features instead of random features.
+    LSSVC : Classifier with the exact kernel.
 
     Notes
     -----
-    `C="loo"`, `forgetting_factor` and the calibrated probabilities need `method="exact"`; `optimizer` and `epochs` are used
-    by `method="online"`. `class_weight="balanced"` needs arrays.
+    `C="loo"`, `forgetting_factor`, `probability="sigmoid"` and `"temperature"` need `method="exact"`; `optimizer` and
+    `epochs` are used by `method="online"`. `class_weight="balanced"` needs `X` and `y` as arrays.
 
-    `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; with `method="online"` it is 64 rows, the rows
-    of one step. A `Checkpoint` needs `method="exact"`.
+    `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; with `method="online"`, the batch of one step
+    has 64 rows. A `Checkpoint` needs `method="exact"`.
 
     References
     ----------
@@ -192,8 +192,8 @@ class FourierLSSVC(ClassifierMixin, OnePassEstimator):
 class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on random Fourier features, for data of any length.
 
-    Prefer it to scikit-learn's `RBFSampler` with `Ridge` if the data exceed the memory or arrive in batches, or if
-    prediction intervals are needed.
+    Prefer `FourierLSSVR` to scikit-learn's `RBFSampler` with `Ridge` if the data exceed the memory or arrive in batches, or
+    if prediction intervals are needed.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     loo_errors_ : ndarray
         With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     history_ : list of dict
@@ -216,14 +216,14 @@ class FourierLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
 
     See Also
     --------
-    NystromLSSVR : Features chosen from the rows.
-    LSSVR : The kernel without approximation.
+    NystromLSSVR : Landmark features instead of random features.
+    LSSVR : Regressor with the exact kernel.
 
     Notes
     -----
     `C="loo"`, `forgetting_factor` and a `Checkpoint` need `method="exact"`; `optimizer` and `epochs` are used by
-    `method="online"`. `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; with `method="online"` it
-    is 64 rows, the rows of one step.
+    `method="online"`. `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; with `method="online"`, the
+    batch of one step has 64 rows.
 
     References
     ----------

@@ -2,13 +2,13 @@
 
     f(image) = sum_i a_i k(x, x_i) + b,    k(x, y) = ((1 + <x, y>) / 2)^degree
 
-Here x are the features of `gramless.images.PatchDictionary`. With `mirror`, k averages over both images and their mirror
-images (`gramless.kernels.Reflected`): the dictionary is closed under reflection, so k needs no second matrix product. "auto"
-parameters minimise the squared closed-form leave-one-out errors on a sample of the training images; squared errors are used
-because the error rate of a few thousand images varies more by chance than between candidates. The features
-take O(n positions atoms d) time and the LS-SVM O(n^2 n_components); the memory is that of `LSSVC`. References:
-Coates and Ng, "The importance of encoding versus training with sparse coding and vector quantization", 2011; Suykens and
-Vandewalle, "Least squares support vector machine classifiers", 1999.
+Here x are the features of an image by `gramless.images.PatchDictionary`. With `mirror`, k is averaged over images and their
+mirror images (`gramless.kernels.Reflected`); the dictionary has the mirror image of every atom, so k needs no second matrix
+product. `"auto"` selects values with the smallest squared leave-one-out errors on a sample of images, in closed form; error
+rates are not compared, because they vary more by chance than between the values. For n images and patches of d values, the
+features take O(n positions atoms d) time and the LS-SVM O(n^2 n_components); memory as for `LSSVC`. References: Coates and
+Ng, "The importance of encoding versus training with sparse coding and vector quantization", 2011; Suykens and Vandewalle,
+"Least squares support vector machine classifiers", 1999.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gramless.inference.leave_one_out import solve_dense
 from gramless.kernels import Kernel, Polynomial, Reflected
 from gramless.linalg.planning.plan import FitPlan
 
-# Float64 matrices of the sample during the selection: the kernel matrix, its float32 source, and its inverse.
+# Number of square float64 matrices during the selection of C: the kernel matrix, its float32 source, and its inverse.
 _SAMPLE_MATRICES = 3
 _CS = (1.0, 10.0, 100.0, 1000.0)
 
@@ -46,18 +46,18 @@ _CS = (1.0, 10.0, 100.0, 1000.0)
 class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
     """Classify images by a dictionary of their patches and a least-squares support vector machine.
 
-    Prefer it over a scikit-learn classifier on pixels for photographs, digits and other images without a pretrained network.
+    Prefer `ImageClassifier` to classifiers of pixels for photographs, digits and other images without a pretrained network.
 
     Parameters
     ----------
     C : float or "auto", default="auto"
         Inverse regularisation strength; a larger value fits the training rows more closely. `"auto"` selects 1, 10, 100 or
-        1000 by leave-one-out on a sample.
+        1000 by leave-one-out on a sample of the images.
     degree : int, default=4
         Degree of the polynomial kernel; ignored by other kernels.
     mirror : bool or "auto", default="auto"
-        Whether an image and its mirror image have the same class, as for photographs and unlike letters; `"auto"` decides by
-        the leave-one-out errors of a small dictionary.
+        Whether an image and its mirror image have the same class: True for photographs, False for letters; `"auto"` compares
+        the leave-one-out errors of both values with a small dictionary.
     n_atoms : int or None, default=None
         Number of atoms of the dictionary. None is 256, or 400 for colour images, and at most the number of patches.
     patch_size : int, (int, int) or None, default=None
@@ -66,11 +66,11 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
         Rows and columns of the grid of cells; None is 4, or fewer if a cell would have less than two positions.
     n_components : int, None or "auto", default="auto"
         Number of features. The features of the dictionary are projected on this number of leading directions; None does not
-        project. `"auto"` is 1,000 on a CPU, where it makes products ten times cheaper, and None on a CUDA device.
+        project. `"auto"` is 1,000 on a CPU, for kernel values that cost a tenth of the time, and None on a CUDA device.
     shape : (height, width) or (height, width, channels), optional
         Shape of one image if the rows of X are flat; None assumes square grey images.
     tol : float, default=1e-2
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
+        Tolerance at which the solver stops. The Notes define the quantity that `tol` bounds.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
         frequency.
@@ -81,8 +81,8 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each iteration of the solver. `gramless.callbacks` has checkpoints
-        and early stopping on held-out rows.
+        returning True stops the fit. The function is called after each iteration of the solver. `gramless.callbacks` has
+        checkpoints and early stopping on held-out rows.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -93,27 +93,27 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
     classes_ : ndarray
         Sorted class labels.
     dictionary_ : PatchDictionary
-        Converts images to features.
+        Transformer of images to features.
     estimator_ : LSSVC
-        Classifies the features.
+        Classifier of the features.
     image_shape_ : (height, width, channels)
         Shape of the training images.
     chosen_ : dict
-        The values of C and mirror, and the leave-one-out error on the sample if C was selected.
+        Values of `C` and `mirror`, and the leave-one-out error rate on the sample of images if `C` was selected.
     n_features_in_ : int
         Number of values of an image.
 
     See Also
     --------
     PatchClassifier : Majority vote of any classifier over the patches of an image.
-    gramless.images.PatchDictionary : The features.
+    gramless.images.PatchDictionary : Transformer of images to the features of this classifier.
 
     Notes
     -----
-    If `patch_size` is None, patches have at least 3 pixels: 7 for grey images of 28 pixels, 6 for colour images of 32.
+    If `patch_size` is None, patches are at least 3 pixels wide: 7 for grey images of 28 pixels, 6 for colour images of 32.
 
     The kernel is `((1 + cos) / 2)^degree`; with thousands of atoms a `degree` of 2 or 3 is more accurate. `tol` bounds the
-    relative residual of the least-squares support vector machine. `callback` is called with the `LSSVC` on the features.
+    relative residual of the least-squares support vector machine. `callback` receives the `LSSVC` as `estimator`.
 
     References
     ----------
@@ -156,7 +156,7 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
 
     @atomic_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ImageClassifier:
-        """Learn a dictionary from the images, and an LS-SVM from its features.
+        """Learn a dictionary of patches of the images, and fit an LS-SVM to the features of the images.
 
         Parameters
         ----------
@@ -223,7 +223,7 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         array of shape (n,) for two classes, (n, n_classes) for more
-            Scores; a tensor if X is one.
+            Scores; a tensor if X is a tensor.
         """
         features = self._features(X)
         return xa.in_namespace_of(self.estimator_.decision_function(features), X)
@@ -247,7 +247,7 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class, by the method `probability="auto"` of `LSSVC`.
 
-        The scores are divided by a temperature before their softmax if there are up to 10,000 training images.
+        For up to 10,000 training images, the probabilities are the softmax of the scores divided by a temperature.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
         return self.estimator_.predict_proba(features)
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         memory, _ = self._plan(n, image_shape((d,), self.shape, vectors_allowed=False), n_outputs, device)
         return FitPlan(memory)
 
@@ -307,7 +307,7 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
         return dictionary if self.n_atoms is None else dictionary.set_params(n_atoms=self.n_atoms)
 
     def _small_dictionary(self, n: int, shape: ImageShape, atoms: int, seed: int, **options: Any) -> PatchDictionary:
-        """Return an unfitted dictionary for n images, with at most as many atoms as the images have patches."""
+        """Return an unfitted dictionary for n images; the number of atoms is at most the number of patches."""
         dictionary = PatchDictionary(
             patch_size=self.patch_size,
             pooling=self.pooling,
@@ -336,7 +336,7 @@ class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
 def leave_one_out_errors(kernel: Kernel, X: Array, codes: np.ndarray, Cs: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean squared errors and the error rates of leave-one-out predictions of the LS-SVM for each C.
 
-    Both are infinite if the system has no solution.
+    Both errors are infinite for a C whose system has no solution.
     """
     squares, rates = np.full((2, len(Cs)), np.inf)
     present, codes = np.unique(codes, return_inverse=True)

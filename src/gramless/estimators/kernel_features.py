@@ -1,16 +1,16 @@
-"""Transformers to features whose inner products approximate a kernel; a linear model on them is a kernel model.
+"""Transformers to features whose inner products approximate a kernel; a linear model on the features is a kernel model.
 
-Landmark features, for landmarks `G`:
+Landmark features, for m landmarks `G`:
 
     phi(x) = L^-1 k(G, x),   K(G, G) = L L^T,     phi(x) . phi(y) = k(x, G) K(G, G)^-1 k(G, y)
 
-are the Nyström approximation of the kernel, which is exact between landmarks. Cost: O(m d + m^2) for each row, O(m^3) once.
+give the Nyström approximation of the kernel, which is exact between landmarks. Cost: O(m d + m^2) for each row, O(m^3) once.
 
 Random Fourier features, for D frequencies `W` drawn from the spectrum of a stationary kernel:
 
     phi(x) = [cos(W x), sin(W x)] / sqrt(D),     E[phi(x) . phi(y)] = k(x, y)
 
-use the data only for `gamma="scale"`. Cost: O(d D) for each row, O(D log d) with structured frequencies.
+depend on the data only if `gamma="scale"`. Cost: O(d D) for each row, O(D log d) with structured frequencies.
 
 References: Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001; Rahimi and Recht, "Random
 features for large-scale kernel machines", 2007; Yu, Suresh, Choromanski, Holtmann-Rice and Kumar, "Orthogonal random
@@ -42,12 +42,12 @@ from gramless.linalg.operators import evaluate
 from gramless.linalg.planning.plan import FitPlan
 from gramless.streaming.tuning import TUNING
 
-_ROWS_PER_BLOCK = 4096  # rows of kernel values: 16 MB in float64 for 500 landmarks
+_ROWS_PER_BLOCK = 4096  # rows transformed at a time: 16 MB of kernel values in float64 for 500 landmarks
 
 
 @estimator
 class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Transformer to features of a kernel; subclasses define `_begin`, `_features`, `_dtype` and `_n_features_out`.
+    """Base class of kernel feature maps; subclasses define `_begin`, `_features`, `_dtype` and `_n_features_out`.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Parameters
         ----------
         X : array-like, sparse matrix or tensor of shape (n_samples, n_features)
-            Rows; the first call needs at least `n_landmarks` rows for that number of landmarks. Pass gamma as a number if
-            later rows differ from the first.
+            Rows. The first call selects the landmarks, so it needs at least `n_landmarks` rows. Pass gamma as a number if
+            the variance of later rows differs from the variance of the first rows.
         y : array-like of shape (n_samples,), optional
             Ignored.
 
@@ -126,7 +126,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         Returns
         -------
         ndarray of shape (n, m)
-            Features, one column for each landmark; or cosines, then sines, in the order of the frequencies.
+            Features: one column for each landmark; or the cosines, then the sines, for all frequencies.
         """
         check_is_fitted(self, "kernel_")
         return self._features(self._check_rows(X))
@@ -135,7 +135,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return check_host_X(self, X, dtype=np.dtype(self._dtype), reset=False, accept_sparse=self.kernel_.accepts_sparse)
 
     def _begin(self, X: Any, kernel: Kernel, rng: np.random.RandomState) -> None:
-        """Set `kernel_` and the fitted features."""
+        """Set `kernel_` and the attributes that define the features."""
         raise NotImplementedError
 
     def _features(self, X: Any) -> np.ndarray:
@@ -153,8 +153,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 class NystromFeatures(KernelFeatures):
     """Features whose inner products approximate a kernel, computed from kernel values with landmarks.
 
-    Prefer it to scikit-learn's `Nystroem` for landmark rules other than uniform sampling, kernels of `gramless.kernels`, and
-    features that do not depend on the batch in which a row is transformed.
+    Prefer `NystromFeatures` to scikit-learn's `Nystroem` for landmark rules other than uniform sampling, kernels of
+    `gramless.kernels`, and features that do not depend on the batch in which a row is transformed.
 
     Parameters
     ----------
@@ -168,8 +168,8 @@ class NystromFeatures(KernelFeatures):
         Number of landmarks. A float at most 1 is a fraction of the rows; `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
-        themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four
-        rows for each landmark).
+        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, it selects
+        from the first rows (four for each landmark).
 
     Attributes
     ----------
@@ -185,8 +185,8 @@ class NystromFeatures(KernelFeatures):
     See Also
     --------
     FourierFeatures : Random features instead of landmarks.
-    NystromLSSVC : A classifier on these features, fitted in one pass.
-    NystromNovelty : Novelty detection on these features.
+    NystromLSSVC : Classifier on landmark features, fitted in one pass.
+    NystromNovelty : Novelty detection on landmark features.
 
     References
     ----------
@@ -235,7 +235,7 @@ class NystromFeatures(KernelFeatures):
         return out
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         m = LandmarkMap(kernel_from_parameters(vars(self)), self.n_landmarks, self.landmarks).n_features(n)
         itemsize = np.dtype(dtype).itemsize
         uniform = isinstance(self.landmarks, str) and self.landmarks == "uniform"
@@ -261,19 +261,19 @@ class NystromFeatures(KernelFeatures):
 class FourierFeatures(KernelFeatures):
     """Random features whose inner products have a stationary kernel as their expected value.
 
-    Prefer it to scikit-learn's `RBFSampler` for its orthogonal frequencies, whose variance is smaller, and for Laplacian and
-    Matern kernels.
+    Prefer `FourierFeatures` to scikit-learn's `RBFSampler` for its orthogonal frequencies, whose variance is smaller, and
+    for Laplacian and Matern kernels.
 
     Parameters
     ----------
     kernel : {"rbf", "laplacian", "exponential", "matern32", "matern52"} or Kernel, default="rbf"
-        Kernel function. It must be stationary; the inner products of the features approximate it.
+        Kernel function. The kernel must be stationary; inner products of the features approximate the kernel.
     n_components : int, default=500
-        Number of features. Cosines and sines of half as many frequencies, rounded up to an even number.
+        Number of features. The number is rounded up to an even number: one half are cosines, the other half are sines.
     draw : {"auto", "plain", "orthogonal", "structured"}, default="auto"
         Distribution of the random frequencies. `"plain"`: independent; `"orthogonal"`: orthogonal to each other, with
-        smaller variance; `"structured"`: products of Hadamard matrices, faster for many columns. `"auto"` is orthogonal,
-        structured from 2048 columns on, and plain for the Laplacian kernel of the city-block norm.
+        smaller variance; `"structured"`: products of Hadamard matrices, faster for many columns. `"auto"` is `"plain"` for
+        the Laplacian kernel of the city-block norm, `"structured"` for at least 2048 columns, and `"orthogonal"` otherwise.
 
     Attributes
     ----------
@@ -283,7 +283,7 @@ class FourierFeatures(KernelFeatures):
     See Also
     --------
     NystromFeatures : Features from landmarks, for any kernel.
-    FourierLSSVC : A classifier on these features, fitted in one pass.
+    FourierLSSVC : Classifier on random Fourier features, fitted in one pass.
 
     References
     ----------
@@ -314,14 +314,14 @@ class FourierFeatures(KernelFeatures):
         return np.asarray(self._map(X))
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         itemsize = np.dtype(dtype).itemsize
         frequencies = int(self.n_components) * d * 8 * 2  # one copy in float64, one in the precision of the data
         return FitPlan(MemoryEstimate({"data": n * d * itemsize, "frequencies": frequencies}, device))
 
     @property
     def frequencies_(self) -> np.ndarray:
-        """Frequencies, one per column."""
+        """Frequencies `W`, with one column for each frequency."""
         check_is_fitted(self, "kernel_")
         return self._map.frequencies()
 

@@ -2,11 +2,11 @@
 
     min_f  1/2 ||f||^2 + C/2 sum_i w_i (z_i - f(x_i) - b)^2
 
-The solution is one linear system with one unknown for each row, shared by all classes or outputs. An exact solution costs
-O(n^3) time and the memory of n^2 numbers; conjugate gradients with kernel values computed on demand cost O(n^2 d) time for
-each iteration and a few megabytes of memory. `fit` validates the rows, encodes the targets (classes as -1 and +1 or as
-indicator columns, values standardised), solves the system (`gramless.linalg.least_squares`) or selects its settings by
-leave-one-out (`gramless.inference.leave_one_out`), and stores the model.
+The coefficients solve a linear system with one unknown for each row; all classes or outputs share the matrix of the system.
+An exact solution costs O(n^3) time and the memory of n^2 numbers; conjugate gradients with kernel values computed on demand
+cost O(n^2 d) time for each iteration and a few megabytes of memory. `fit` validates the rows, encodes the targets (classes
+as -1 and +1 or as indicator columns, values standardised), solves the system (`gramless.linalg.least_squares`) or selects
+its settings by leave-one-out (`gramless.inference.leave_one_out`), and stores the model.
 
 References: Suykens and Vandewalle, "Least squares support vector machine classifiers", 1999; Suykens et al., "Weighted least
 squares support vector machines", 2002, for weights.
@@ -72,40 +72,40 @@ _CONSTRAINTS: dict[str, Any] = {
 class LSSVC(ClassifierMixin, BaseKernelExpansion):
     """Least-squares support vector classifier.
 
-    Prefer it to `sklearn.svm.SVC` if there are many classes, which share one linear system, if calibrated probabilities are
-    needed, or if the kernel matrix does not fit the memory; prefer SVC if a model with few support vectors is needed.
+    Prefer `LSSVC` to `sklearn.svm.SVC` if there are many classes, which share one linear system, if calibrated probabilities
+    are needed, or if the kernel matrix does not fit the memory; prefer SVC if a model with few support vectors is needed.
 
     Parameters
     ----------
     kernel : str, Kernel, callable or a list of them, default="rbf"
         Kernel function. A name, an expression of `gramless.kernels`, or a function `f(X, Y)` that returns the kernel matrix.
-        The members of a list are compared.
+        `C="loo"` compares a list of values.
     C : float or "loo", default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely. `"loo"` selects the value of
         `Cs` with the smallest leave-one-out error, without refitting.
     gamma : float, "scale", "auto", "weighted_scale" or a list of them, default="scale"
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 / n_features`.
-        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`. The members of a list are compared.
+        `"weighted_scale"` is `"scale"` with the variance weighted by `sample_weight`. `C="loo"` compares a list of values.
     degree : int or list of int, default=3
-        Degree of the polynomial kernel; ignored by other kernels. The members of a list are compared.
+        Degree of the polynomial kernel; ignored by other kernels. `C="loo"` compares a list of values.
     coef0 : float or list of float, default=0.0
-        Constant term of the polynomial and sigmoid kernels; ignored by other kernels. The members of a list are compared.
+        Constant term of the polynomial and sigmoid kernels; ignored by other kernels. `C="loo"` compares a list of values.
     Cs : sequence of float, default=1e-2 to 1e5 in half decades
-        Values of `C` tried by leave-one-out.
+        Values of `C` that `C="loo"` compares.
     scoring : str or callable(y_true, y_pred, sample_weight=...) -> float, optional
-        Metric maximised over the leave-one-out predictions. For classes `"accuracy"` (the default) or `"balanced_accuracy"`;
-        for values `"neg_mean_squared_error"` (the default), `"neg_mean_absolute_error"` or `"r2"`.
+        Metric of the leave-one-out predictions that `C="loo"` maximises. For classes `"accuracy"` (the default) or
+        `"balanced_accuracy"`; for values `"neg_mean_squared_error"` (the default), `"neg_mean_absolute_error"` or `"r2"`.
     solver : str or Solver, default="auto"
         Algorithm that solves the optimisation problem. `"cholesky"` is exact; `"cg"` is block conjugate gradients with a
         Nyström preconditioner; `"sketch_project"` reaches a loose `tol` before `"cg"` on very large streamed data; the
         randomised `"matching_pursuit"`, `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` read one block of rows at a
-        time. `"auto"` chooses from the sizes, `tol`, the memory and the device; see `solver_`. An object of
+        time. `"auto"` chooses by the sizes, `tol`, the memory and the device; the choice is in `solver_`. An object of
         `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
     tol : float or "auto", default="auto"
-        Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
-        solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
-        the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
-        classes and 1e-3 for values; for other solvers, and for at most 4,096 rows with `solver="auto"`, it is 1e-3.
+        Tolerance at which the solver stops. `tol` bounds the relative residual `||Z - A W|| / ||Z||` of a solver given by
+        name; a solver object has its own `tol`. `"auto"` stops conjugate gradients when the residual norm, which bounds the
+        error of the training scores, is below 5 % of the training error for every output, or below 5e-3 (classes) or 1e-3
+        (values) relative to the targets. For other solvers, and for up to 4,096 rows with `solver="auto"`, `tol` is 1e-3.
     max_iter : int or None, default=None
         Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     class_weight : dict, "balanced" or None, default=None
@@ -115,7 +115,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. `"softmax"` is
         the softmax of the scores, `"sigmoid"` Platt's sigmoid of each score, normalised, and `"temperature"` the softmax of
         the scores divided by a temperature. Sigmoids and temperature are fitted to closed-form leave-one-out scores, without
-        a refit; `predict_set` needs them. The Notes describe `"auto"`.
+        a refit; `predict_set` needs these scores. The Notes describe `"auto"`.
     decision_function_shape : {"ovr", "ovo"}, default="ovr"
         Shape of the output of `decision_function`: one column per class (`"ovr"`) or per pair of classes (`"ovo"`). The
         Notes describe exceptions.
@@ -131,8 +131,8 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, EarlyStopping, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each iteration of the solver. `gramless.callbacks` has checkpoints
-        and early stopping on held-out rows.
+        returning True stops the fit. The function is called after each iteration of the solver. `gramless.callbacks` has
+        checkpoints and early stopping on held-out rows.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -141,7 +141,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
     Attributes
     ----------
     classes_ : ndarray
-        Class labels; for an indicator matrix, the numbers of its columns.
+        Class labels; for an indicator matrix, the column indices.
     multilabel_ : bool
         Whether `y` was an indicator matrix, so that each row may have several labels or none.
     sigmoids_ : ndarray of shape (n_outputs, 2)
@@ -149,9 +149,9 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
     temperature_ : float, or ndarray of shape (n_labels,) for an indicator matrix
         Temperature, with `probability="temperature"` or `"auto"`.
     calibration_scores_ : ndarray of shape (m,)
-        Adaptive score of the true class of each training row, by the model without the row; see `predict_set`.
+        Score of the true class of each training row by the model fitted without the row, used by `predict_set`.
     calibration_codes_ : ndarray of int of shape (m,)
-        Classes of these rows, as positions in `classes_`.
+        Class of each row of `calibration_scores_`, as a position in `classes_`.
     kernel_ : Kernel
         The kernel with all its parameters as numbers.
     points_ : array of shape (m, n_features)
@@ -181,7 +181,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         Leave-one-out scores of the training rows of positive weight under the selected model, with `C="loo"`.
     history_ : list of dict
         One record for each iteration: `n_iter`, `seconds` (without callbacks), `residual`, and values added by callbacks;
-        with `C="loo"` one for each kernel, with `score` (the best of all `Cs`) and `best_score` (so far).
+        with `C="loo"` one for each kernel, with `score` (best of all `Cs`) and `best_score` (best of all kernels so far).
     n_iter_ : int
         Number of iterations.
     residual_ : float
@@ -190,23 +190,23 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
     See Also
     --------
     LSSVR : The regressor.
-    NystromLSSVC : The same model on landmarks, in one pass over the data.
+    NystromLSSVC : Least-squares classifier on landmarks, fitted in one pass over the data.
 
     Notes
     -----
     The ridge on the diagonal of the kernel matrix is `1 / (C w)` for a row of weight `w`, so weight 2 equals two copies.
 
     `C="loo"` compares every kernel of the lists `kernel`, `gamma`, `degree` and `coef0` with every value of `Cs` by
-    `scoring`, in closed form: one eigendecomposition of the full kernel matrix gives the leave-one-out predictions and the
-    models of all `Cs`; if it exceeds the memory budget, each value of `Cs` needs one factorisation. `"loo"` needs
-    `solver="auto"`, and `callback` must be functions, which are called after each kernel with the best model so far. Prefer
-    it to `sklearn.model_selection.GridSearchCV` for up to about ten thousand rows.
+    `scoring`, in closed form. One eigendecomposition of a kernel matrix gives the leave-one-out predictions and the models
+    of all `Cs`; if the decomposition exceeds the memory budget, each value of `Cs` needs one factorisation. `C="loo"` needs
+    `solver="auto"`, and `callback` may have functions only, which are called after each kernel with the best model so far.
+    Prefer `C="loo"` to `sklearn.model_selection.GridSearchCV` for up to about ten thousand rows.
 
     `max_iter` applies to a solver given by name, and counts the iterations of that solver or the members of
     `"nystrom_committee"`; None and -1 are the solver's default.
 
     `probability="auto"` is `"temperature"`, fitted at the first request, for models of up to 10,000 points, and `"softmax"`
-    for larger ones, for kernels that are precomputed or functions, and for models from a cluster. With
+    for larger models, for kernels that are precomputed or functions, and for models fitted on a cluster. With
     `decision_function_shape="ovo"`, columns of pairs are differences of scores, in the order and with the signs of
     `sklearn.svm.SVC`; the parameter is ignored for two classes.
 
@@ -254,8 +254,8 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
             Training rows; kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
         y : array of shape (n_samples,), or indicator matrix of shape (n_samples, n_labels)
-            Labels. A dense or sparse matrix of zeros and ones has one column for each of several labels; all columns are
-            solved for together.
+            Labels. A dense or sparse indicator matrix has zeros and ones, with one column for each label; a row may have
+            several labels.
         sample_weight : array of shape (n_samples,), optional
             Non-negative weights of the rows; rows of weight zero are left out.
 
@@ -277,7 +277,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
                     "The number of classes with a positive sample weight has to be greater than one; got 1 class"
                 )
         Z = self._targets(codes)
-        # A callback must not combine the calibration of an earlier fit with new scores.
+        # The calibration of an earlier fit is deleted first: a callback would combine it with new scores.
         self._delete(*CALIBRATION)
         if self.C == "loo":
             truth = codes.astype(np.int64) if self.multilabel_ else self.classes_[codes]
@@ -317,7 +317,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
             self._calibration["scores"] = found.true_scores
 
     def _calibrated(self) -> dict[str, Any]:
-        """Return the calibration; `probability="auto"` computes it here if it costs no more than the fit."""
+        """Return the calibration, which `"auto"` computes here if leave-one-out scores cost no more than the fit."""
         check_is_fitted(self)
         found: dict[str, Any] = vars(self).get("_calibration", {})
         if self.probability == "auto" and "_calibration" in vars(self) and not found:
@@ -343,7 +343,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
 
     @property
     def calibration_scores_(self) -> np.ndarray:
-        """Adaptive score of the true class of each training row, by the model without the row."""
+        """Score of the true class of each training row by the model fitted without the row."""
         if self.multilabel_:
             raise AttributeError(
                 "rows with several labels have no true class: prediction sets of classes do not exist for them"
@@ -374,15 +374,15 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         coverage : float, default=0.9
             Probability between 0 and 1 that a set contains the true class.
         per_class : bool, default=False
-            Whether the rows of each class have this coverage, instead of all rows together.
+            Whether the coverage holds for the rows of each class separately, instead of for all rows together.
         random_state : int, RandomState or None, default=None
-            Seed or generator of the random fraction of a class's own probability that makes the coverage exact.
+            Seed or generator of the random numbers that make the coverage exact.
 
         Returns
         -------
         ndarray of bool of shape (n_samples, n_classes)
-            Columns in the order of `classes_`. With the same `random_state`, sets of a larger coverage contain those of a
-            smaller one.
+            Columns in the order of `classes_`. With the same `random_state`, the set for a larger coverage contains the set
+            for a smaller coverage.
         """
         check_is_fitted(self)
         try:
@@ -414,8 +414,8 @@ def _label_error(scores: np.ndarray, Z: np.ndarray) -> float:
 class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     """Least-squares support vector regressor: kernel ridge regression with an unpenalised bias.
 
-    Prefer it to `sklearn.kernel_ridge.KernelRidge` if the kernel matrix does not fit the memory, or if standard deviations
-    and prediction intervals are needed; many outputs share one linear system.
+    Prefer `LSSVR` to `sklearn.kernel_ridge.KernelRidge` if the kernel matrix does not fit the memory, or if standard
+    deviations and prediction intervals are needed; many outputs share one linear system.
 
     Parameters
     ----------
@@ -452,12 +452,12 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     loo_decision_ : ndarray
         Leave-one-out scores of the training rows of positive weight under the selected model, with `C="loo"`.
     optimism_ : float
-        Factor, at least 1, by which errors on new rows are expected to exceed the leave-one-out errors, because the setting
-        with the smallest errors was selected; estimated by bootstrap. `predict_interval` multiplies residuals by it. Only
-        with `C="loo"`.
+        Factor, at least 1, by which errors on new rows are expected to exceed the leave-one-out errors, because the kernel
+        and C with the smallest errors were selected; estimated by bootstrap. `predict_interval` multiplies residuals by this
+        factor. Only with `C="loo"`.
     history_ : list of dict
         One record for each iteration: `n_iter`, `seconds` (without callbacks), `residual`, and values added by callbacks;
-        with `C="loo"` one for each kernel, with `score` (the best of all `Cs`) and `best_score` (so far).
+        with `C="loo"` one for each kernel, with `score` (best of all `Cs`) and `best_score` (best of all kernels so far).
     n_iter_ : int
         Number of iterations.
     residual_ : float
@@ -466,18 +466,18 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     See Also
     --------
     LSSVC : The classifier.
-    NystromLSSVR : The same model on landmarks, in one pass over the data.
+    NystromLSSVR : Least-squares regressor on landmarks, fitted in one pass over the data.
 
     Notes
     -----
-    The ridge on the diagonal of the kernel matrix is `1 / (C w)` for a row of weight `w`, so weight 2 equals two copies;
+    The ridge on the diagonal of the kernel matrix is `1 / (C w)` for a row of weight `w`, so weight 2 equals two copies.
     `1 / C` is the parameter `alpha` of KernelRidge. Without an intercept the model is kernel ridge regression.
 
     `C="loo"` compares every kernel of the lists `kernel`, `gamma`, `degree` and `coef0` with every value of `Cs` by
-    `scoring`, in closed form: one eigendecomposition of the full kernel matrix gives the leave-one-out predictions and the
-    models of all `Cs`; if it exceeds the memory budget, each value of `Cs` needs one factorisation. `"loo"` needs
-    `solver="auto"`, and `callback` must be functions, which are called after each kernel with the best model so far. Prefer
-    it to `sklearn.model_selection.GridSearchCV` for up to about ten thousand rows.
+    `scoring`, in closed form. One eigendecomposition of a kernel matrix gives the leave-one-out predictions and the models
+    of all `Cs`; if the decomposition exceeds the memory budget, each value of `Cs` needs one factorisation. `C="loo"` needs
+    `solver="auto"`, and `callback` may have functions only, which are called after each kernel with the best model so far.
+    Prefer `C="loo"` to `sklearn.model_selection.GridSearchCV` for up to about ten thousand rows.
 
     `max_iter` applies to a solver given by name, and counts the iterations of that solver or the members of
     `"nystrom_committee"`; None and -1 are the solver's default.
@@ -568,16 +568,16 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
             Rows to predict; kernel values with the training rows if the kernel is precomputed.
         return_std : bool, default=False
-            Whether to return the standard deviation of the Gaussian process: that of the function, without the noise of a
-            new value, scaled to the size of the leave-one-out residuals. The first call factors the kernel matrix or, if
-            that exceeds the memory budget, solves a system for each new row.
+            Whether to return standard deviations of the predicted function, by a Gaussian process scaled to the size of the
+            leave-one-out residuals; the noise of a new value is not included. The first call factors the kernel matrix. If
+            the factor exceeds the memory budget, a system is solved for each new row.
 
         Returns
         -------
         values : array of shape (n_samples,) or (n_samples, n_outputs)
             One value, or one row of values, for each row.
         deviations : ndarray of the same shape
-            Only with `return_std`.
+            Standard deviations; only with `return_std=True`.
         """
         values = self._values(X)
         if not return_std:
@@ -589,16 +589,16 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
         """Return intervals that contain the value of a new row with a given probability, by the jackknife+.
 
-        No rows are held out: the models without each training row are known in closed form. If a factorisation exceeds the
-        memory budget, the residuals are estimated and the intervals are those of the plain jackknife.
+        Leave-one-out models are known in closed form, so no rows are held out. If a factorisation exceeds the memory budget,
+        the leave-one-out residuals are estimated, and the intervals are plain jackknife intervals.
 
         Parameters
         ----------
         X : array, sparse matrix or tensor of shape (n_samples, n_features)
             Rows to predict.
         coverage : float, default=0.9
-            Probability between 0 and 1. If new rows have the distribution of the training rows, at least
-            `1 - 2 (1 - coverage)` of the values are inside, and in practice about `coverage`.
+            Probability between 0 and 1. If new rows have the distribution of the training rows, a value is in its interval
+            with probability at least `1 - 2 (1 - coverage)`, and in practice about `coverage`.
         local : bool, default=False
             Whether intervals are wider where the standard deviation is larger.
 
@@ -608,7 +608,7 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
             Lower and upper ends; infinite if there are too few training rows for the coverage.
         """
         process = self._posterior()
-        # Settings that were selected by these residuals make them too small by the factor `optimism_`.
+        # `C="loo"` selects settings with small residuals, so the residuals are too small by the factor `optimism_`.
         factor = getattr(self, "optimism_", 1.0)
         rows = self._rows_of_process(X, process)
         ends = prediction_intervals(process, rows, coverage, local=local, factor=factor)
@@ -649,8 +649,8 @@ class LSSVR(RegressorMixin, MultiOutputMixin, BaseKernelExpansion):
     def log_marginal_likelihood_(self) -> Any:
         """Log likelihood of the training values under the Gaussian process, for each output if there are several.
 
-        It is exact if the factor of the kernel matrix fits the memory budget; else it is estimated by Lanczos' method with
-        random sign vectors, with the standard error `log_marginal_likelihood_error_`.
+        The value is exact if the factor of the kernel matrix fits the memory budget; else it is estimated by Lanczos' method
+        with random sign vectors, with the standard error `log_marginal_likelihood_error_`.
         """
         values = self._posterior().log_likelihood[0]
         return float(values[0]) if self._single_output else values

@@ -2,10 +2,10 @@
 
     K = sum_m d_m K_m,  d >= 0,  ||d||_p <= 1
 
-Weights and classifier minimise the same objective. They are optimised alternately, each classifier starting from the
-solution of the previous one; the duality gap bounds the distance from the optimum. `p = 1` selects few kernels, a larger `p`
-spreads the weights. With `weight_penalty` the constraint is replaced by the penalty `weight_penalty ||d||^2 / 2`. The
-formulas are in `gramless.svm.multiple_kernels`. Cost: that of a few to a few dozen fits of the classifier.
+The weights and the classifier minimise the same objective and are optimised alternately, each time starting from the
+previous classifier. The duality gap bounds the distance of the objective from its minimum. `p = 1` selects few kernels, a
+larger `p` spreads the weights. With `weight_penalty` the constraint is replaced by the penalty `weight_penalty ||d||^2 / 2`.
+The formulas are in `gramless.svm.multiple_kernels`. A fit costs as much as a few to a few dozen fits of the classifier.
 
 References: Kloft, Brefeld, Sonnenburg and Zien (2011), lp-norm multiple kernel learning; for the penalty, Sun, Ampornpunt,
 Varma and Vishwanathan (2010), Multiple kernel learning and the SMO algorithm.
@@ -64,7 +64,7 @@ _DEFAULT_GAMMAS = (0.1, 1.0, 10.0)
 class MKLClassifier(ClassifierMixin, BaseEstimator):
     """Support vector classifier on a learnt weighted sum of kernels.
 
-    scikit-learn has no counterpart; prefer it to `KernelSVC` if it is unknown which kernels or groups of features matter.
+    scikit-learn has no counterpart. Prefer MKL to `KernelSVC` if it is unknown which kernels or groups of features matter.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     C : float, default=1.0
         Inverse regularisation strength; a larger value fits the training rows more closely.
     p : float, default=2.0
-        Order of the norm of the weights, at least 1; 1 gives sparse weights, a larger value more equal ones.
+        Order of the norm of the weights, at least 1; 1 gives sparse weights, a larger value more equal weights.
     weight_penalty : float or None, default=None
         Factor of the penalty `||d||^2 / 2` on the weights, which replaces the norm constraint; requires `p=2`.
     normalise : bool, default=True
@@ -84,9 +84,9 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
         `"simple_smo"` moves one pair of multipliers at a time, for small data.
     tol : float, default=1e-3
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
+        Tolerance at which the solver stops. The Notes define the quantity that `tol` bounds.
     weight_tol : float, default=1e-3
-        Relative duality gap, or relative change of the weights with `weight_penalty`, at which the alternation stops.
+        The alternation stops at this relative duality gap, or with `weight_penalty` at this relative change of the weights.
     max_iter : int or None, default=None
         Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     multi_class : {"ovo", "ovr"}, default="ovo"
@@ -103,7 +103,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -114,13 +114,13 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     weights_ : ndarray of shape (n_kernels,)
         Weights of the normalised kernels.
     kernel_ : Kernel
-        The weighted sum of the kernels with numeric settings.
+        Weighted sum of the kernels, with numeric parameters.
     gap_ : float
         Relative duality gap at the end of the fit, compared with `weight_tol`.
     n_iter_ : int
         Number of alternations, or with `solver="simple_smo"` the number of pairs of multipliers moved.
     history_ : list of dict
-        One record for each alternation or sweep: `n_iter`, `seconds` (without callbacks) and `gap`.
+        One record for each alternation (sweep of `"simple_smo"`): `n_iter`, `seconds` (without callbacks) and `gap`.
     classes_ : ndarray of shape (n_classes,)
         Sorted class labels.
     support_ : ndarray of shape (n_SV,)
@@ -130,7 +130,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     n_support_ : ndarray of shape (n_classes,)
         Number of support vectors of each class.
     dual_coef_ : ndarray of shape (n_classes - 1, n_SV), or (n_classes, n_SV) for one-vs-rest
-        Multipliers times labels; in one-vs-one, the coefficients of a vector against the other classes in their order.
+        Multipliers times labels. In one-vs-one, a column has the coefficients of a support vector against each other class.
     intercept_ : ndarray of shape (n_problems,)
         Bias of each two-class problem.
     n_features_in_ : int
@@ -144,13 +144,13 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    All problems of a multiclass fit share one set of weights. Gram matrices are stored if `memory_budget` allows.
+    All two-class problems of a multiclass fit share one set of weights. Gram matrices are stored if `memory_budget` allows.
 
     With `normalise`, each kernel is divided by the mean of its diagonal, so that weights are comparable.
 
     `solver="smo"` alternates between weights and classifier, and an iteration is one alternation; `"simple_smo"` requires
     `weight_penalty` and uses a cubic line search, and an iteration moves one pair of multipliers. `max_iter=None` is 200
-    alternations or a million pairs. `tol` bounds the violation of the optimality conditions, in units of the decision
+    alternations, or a million pairs. `tol` bounds the violation of the optimality conditions, in units of the decision
     function. `callback` is called after each alternation, or each sweep of `"simple_smo"`, with an entry of `history_`.
 
     References
@@ -211,7 +211,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Class labels.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors of `C` for each row; None is one for every row.
+            Factor of `C` for each row; None is a factor of 1.
 
         Returns
         -------
@@ -277,7 +277,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         return scores_to_labels(self.classes_, scores)
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         itemsize = np.dtype(dtype).itemsize
         if isinstance(self.kernels, str):
             memory = svm_memory(self.memory_budget, Precomputed(), n, d, itemsize)
@@ -300,7 +300,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def _one_vs_one(self) -> bool:
-        """Whether the fitted model has one problem for each pair of more than two classes."""
+        """Whether the model is one-vs-one with more than two classes, so that each pair of classes has a problem."""
         return self.multi_class == "ovo" and len(self.classes_) > 2
 
     def _check_settings(self) -> None:
@@ -336,14 +336,14 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         return grams
 
     def _can_store(self, needed: float, available: float) -> bool:
-        """Return whether the Gram matrices are stored; raise MemoryError if the solver requires it and they do not fit."""
+        """Return whether the Gram matrices fit in memory; raise MemoryError if `solver` needs matrices that do not fit."""
         fits = needed <= TUNING.stored_kernels_fraction * available
         if not fits and self.solver == "simple_smo":
             raise MemoryError("solver='simple_smo' stores every Gram matrix: use solver='smo' or raise memory_budget")
         return fits
 
     def _stack(self, kernels: list[Kernel], X: Any, n: int, seed: int) -> tuple[StoredKernels | StreamedKernels, DualFit]:
-        """Return the Gram matrices if they fit in memory, else the kernels, and the inputs of the classifiers."""
+        """Return the kernels, as Gram matrices if these fit in memory, and the inputs of the two-class problems."""
         solver = make_solver(self.solver, self.tol, self.max_iter if self.solver == "simple_smo" else None)
         if isinstance(X, list):
             grams = [xa.to_numpy(k.block(part, slice(0, n), slice(0, n))) for k, part in zip(kernels, X, strict=True)]
@@ -362,7 +362,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     def _learn(
         self, kernels: StoredKernels | StreamedKernels, fit: DualFit, codes: np.ndarray, C: np.ndarray
     ) -> KernelWeights:
-        """Learn weights and classifier; `history_` is extended before each call of the callback."""
+        """Learn weights and classifier; a record is added to `history_` before each call of the callback."""
         callbacks, label = read_functions(self), type(self).__name__
         decomposition: dict[str, Any] = {
             "n_classes": len(self.classes_),
@@ -414,7 +414,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         return learnt
 
     def _scores(self, X: Any) -> np.ndarray:
-        """Return the decision values of the two-class problems, one column each."""
+        """Return the decision values of the two-class problems, with one column for each problem."""
         check_is_fitted(self, "dual_coef_")
         if isinstance(self.kernels, str):
             grams = self._check_grams(X, reset=False)

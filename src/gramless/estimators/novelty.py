@@ -2,10 +2,10 @@
 
     nu(x) = k(x, x) - |phi(x)|^2 + ridge phi(x)^T (Phi^T Phi + ridge I)^-1 phi(x)
 
-on landmark features `phi` is the posterior variance at x given all training rows: near zero close to many training rows,
-`k(x, x)` far from all of them. The first two terms are the variance that the landmarks do not represent, the last is the
-leverage. No labels are needed. The threshold comes from training rows, each given the other rows in closed form, so the
-p-value of a new row of the same distribution is uniform on (0, 1), and the false-positive rate is the chosen one.
+is the posterior variance at x, with landmark features `phi` (`Phi` for all training rows): near zero close to many training
+rows, `k(x, x)` far from all training rows. The first two terms are the variance that the landmarks do not represent, the
+last is `ridge` times the leverage. The threshold is a quantile of the variances at training rows, each given the other rows
+in closed form. So the p-value of a row of the same distribution is uniform, and the false-positive rate is `false_alarms`.
 
 Cost: O(m d + m^2) for each row and O(m^2) memory for m landmarks; O(m^3) once.
 
@@ -37,13 +37,13 @@ from gramless.linalg.operators import evaluate
 from gramless.linalg.planning.plan import FitPlan
 from gramless.streaming.learners.ridge_sums import RidgeSums
 
-_ROWS_PER_BLOCK = 512  # rows of features: 2 MB in float64 for 500 landmarks
+_ROWS_PER_BLOCK = 512  # rows processed at a time: 2 MB of features in float64 for 500 landmarks
 # Number of m x m matrices in float64 at the peak memory: the sums, the centred sums, and their factors.
 _MATRICES = 6
-# Number of arrays in float64 of the size of a block of features: kernel values, features, solved features, squares.
+# Number of float64 arrays of the size of a block of features: kernel values, features, solved features, squares.
 _BLOCK_COPIES = 5
-# Number of training rows from which the threshold is estimated: a false-positive rate of 1 % has a standard error below a
-# tenth of the rate.
+# Number of training rows from which the threshold is estimated. With this number, the standard error of a false-positive
+# rate of 1 % is below 0.1 %.
 _CALIBRATION_ROWS = 16_384
 
 
@@ -51,7 +51,7 @@ _CALIBRATION_ROWS = 16_384
 class NystromNovelty(OutlierMixin, BaseEstimator):
     """Novelty detector on landmarks that flags rows far from the training rows, at a chosen false-positive rate.
 
-    Prefer it to scikit-learn's `OneClassSVM` for large data and for calibrated p-values.
+    Prefer `NystromNovelty` to scikit-learn's `OneClassSVM` for large data and for calibrated p-values.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         Number of landmarks. The Notes give an upper bound.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
-        themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four
-        rows for each landmark).
+        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, it selects
+        from the first rows (four for each landmark).
     false_alarms : float, default=0.05
         False-positive rate: the fraction of rows of the training distribution that are flagged, between 0 and 1.
     dtype : {"float32", "float64"} or None, default=None
@@ -83,7 +83,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
     features_ : NystromFeatures
         Landmark features.
     calibration_ : ndarray
-        Novelty of training rows, each given the other rows, in ascending order.
+        Novelty of training rows, for each row by the model without the row, in ascending order.
     offset_ : float
         Rows with `score_samples` below this number are flagged.
     n_features_in_ : int
@@ -93,12 +93,12 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
 
     See Also
     --------
-    KernelOneClassSVM : The smallest region that contains most rows.
-    NystromFeatures : The landmark features.
+    KernelOneClassSVM : Outlier detector by a region that contains most rows.
+    NystromFeatures : Landmark features of this detector.
 
     Notes
     -----
-    At most half of the rows become landmarks, because the threshold is estimated from the others.
+    At most half of the rows become landmarks, because the threshold is estimated from the other rows.
 
     References
     ----------
@@ -182,7 +182,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n,)
-            Between `-k(x, x)`, far from all training rows, and 0.
+            Scores from `-k(x, x)`, for a row far from all training rows, to 0, for a row close to many training rows.
         """
         check_is_fitted(self, "features_")
         features = self.features_
@@ -206,7 +206,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return whether each row is like the training rows.
+        """Return 1 for rows like the training rows and -1 for novel rows.
 
         Parameters
         ----------
@@ -221,7 +221,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         return np.where(self.decision_function(X) >= 0, 1, -1)
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         m, itemsize = min(int(self.n_landmarks), n // 2), np.dtype(dtype).itemsize
         features = NystromFeatures(n_landmarks=m, landmarks=self.landmarks, kernel=kernel_from_parameters(vars(self)))
         memory = features._fit_plan(n, d, n_outputs, dtype, device).memory
@@ -256,8 +256,8 @@ def _novelty(features: NystromFeatures, variances: Callable[..., np.ndarray], X:
     for rows in slices(X.shape[0], _ROWS_PER_BLOCK):
         part = X[rows]
         values = xa.to_numpy(evaluate(features.kernel_, part, features.points_)).astype(np.float64, copy=False)
-        # `features.transform` is not used: it pads blocks to 64 rows for equal results in any batch, which is slow for one
-        # row.
+        # `features.transform` is not used, because the padding of blocks to 64 rows, for equal results in any batch, is slow
+        # for one row.
         Phi = solve_triangular(features.factor_, values.T, lower=True, check_finite=False).T
         own = np.asarray(features.kernel_.diag(part), dtype=np.float64)
         out[rows] = variances(Phi, np.maximum(own - np.einsum("ij,ij->i", Phi, Phi), 0.0))

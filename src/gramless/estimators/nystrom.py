@@ -2,9 +2,9 @@
 
     f(x) = sum_{j <= m} a_j K(x, l_j) + b,   (K_mn K_nm + (1 / C) K_mm) a = K_mn (z - b)
 
-is the least-squares SVM in the primal, on the features that the landmarks `l_j` span (`LandmarkMap`). The normal equations
-are summed over the rows (`NormalEquations`) and solved in coordinates in which the penalty `K_mm` is the identity, so the
-model depends on the order and the batches of the rows by at most 1e-12, even if `K_mm` is singular to rounding.
+is the least-squares SVM in the primal, on features from the m landmarks `l_j` (`LandmarkMap`). The normal equations are
+summed over the rows (`NormalEquations`) and solved in coordinates in which the penalty `K_mm` is the identity, so another
+order or other batches of the rows change the model by at most 1e-12, even if `K_mm` is singular to rounding.
 
 Cost: O(m d + m^2) time for each row, O(m^2) memory for any number of rows, O(m^3) once; a prediction needs m kernel values.
 
@@ -37,13 +37,13 @@ _CONSTRAINTS: dict[str, Any] = {
 
 
 def landmark_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
-    """Return landmark features, the normal equations and the options; regressors keep a sample of rows for intervals."""
+    """Return the settings of a training pass: landmark features, the normal equations as learner, and options."""
     learner = NormalEquations(
         parameters["C"],
         parameters["Cs"],
         forgetting_factor=parameters["forgetting_factor"],
         leave_one_out=parameters.get("probability") in LEAVE_ONE_OUT_METHODS,
-        keep_rows="probability" not in parameters,
+        keep_rows="probability" not in parameters,  # regressors need a sample of the rows for intervals
         solver=parameters["solver"],
     )
     kernel = kernel_from_parameters(parameters)
@@ -55,8 +55,8 @@ def landmark_settings(parameters: Mapping[str, Any], name: str) -> PassSettings:
 class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     """Least-squares support vector classifier on landmarks, fitted in one pass over data of any length.
 
-    Prefer it to scikit-learn's `Nystroem` with a linear classifier if the data exceed the memory or arrive in batches: it
-    reads files and streams, gives the same model for any batches, and selects `C` without refitting.
+    Prefer `NystromLSSVC` to scikit-learn's `Nystroem` with a linear classifier if the data exceed the memory or arrive in
+    batches: `fit` reads files and streams, gives the same model for any batches, and selects `C` without refitting.
 
     Parameters
     ----------
@@ -75,15 +75,15 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
         Number of landmarks. A float at most 1 is a fraction of the rows; `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
-        themselves. A rule selects from a uniform sample of at most 50,000 rows, or from the first rows of a generator (four
-        rows for each landmark).
+        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, it selects
+        from the first rows (four for each landmark).
     Cs : sequence of float, default=1e-3 to 1e6 in half decades
-        Values of `C` tried by leave-one-out.
+        Values of `C` that `C="loo"` compares.
     solver : {"auto", "sums", "cg"} or CG, default="auto"
-        Algorithm that solves the optimisation problem. `"sums"` adds up the normal equations in one pass: O(m^2) for each
-        row. `"cg"` is block conjugate gradients: O(m) for each row in each of several passes, until the predictions have
-        converged. A `gramless.linalg.solvers.CG` object has its own tolerance. `"auto"` chooses from the sizes and the
-        memory; see `solver_reason_`.
+        Algorithm that solves the optimisation problem. With m landmarks, `"sums"` adds up the normal equations in one pass,
+        O(m^2) for each row. `"cg"` is block conjugate gradients, O(m) for each row in each of several passes, until the
+        predictions have converged. A `gramless.linalg.solvers.CG` object has its own tolerance. `"auto"` chooses by the
+        sizes and the memory; the reason is in `solver_reason_`.
     forgetting_factor : float, default=1.0
         Factor by which the weight of earlier rows is multiplied for each new row. 1 weights all rows equally.
     batch_size : int or None, default=None
@@ -106,8 +106,8 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, Checkpoint, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called after each pass over the rows. A `gramless.callbacks.Checkpoint` saves the
-        pass, and a fit that finds the file of the same fit resumes it.
+        returning True stops the fit. The function is called after each pass over the rows. A `gramless.callbacks.Checkpoint`
+        saves the state of the pass, and the same fit resumes from the saved file.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -126,7 +126,7 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     loo_errors_ : ndarray
         With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     solver_ : {"sums", "cg"}
@@ -136,7 +136,7 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     jitter_ : float
         Number added to the diagonal of `K_mm`.
     history_ : list of dict
-        One record for each pass of `fit`: n_iter, seconds and, of conjugate gradients, residual.
+        One record for each pass of `fit`: n_iter, seconds and, with `solver="cg"`, residual.
     pass_ : TrainingPass
         State of the training pass, which `partial_fit` continues.
 
@@ -144,17 +144,17 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
     --------
     FourierLSSVC : Random features instead of landmarks.
     BudgetLSSVC : Gradient steps instead of normal equations, for very many landmarks.
-    LSSVC : All rows as landmarks.
+    LSSVC : Classifier with all rows as landmarks.
 
     Notes
     -----
     `gamma="scale"` uses the variance of the rows from which the landmarks are selected. With `partial_fit` these are the
-    first rows, so pass a number if later rows differ. `class_weight="balanced"` needs arrays.
+    first rows, so pass a number if the variance of later rows differs. `class_weight="balanced"` needs arrays.
 
     `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; the model does not depend on `batch_size`.
 
-    `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. The landmarks must
-    be the same: set `random_state` or pass them. Sums are added up again in each fit; use `C="loo"` with them.
+    `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. Set `random_state`
+    or `landmarks`, so that the landmarks are the same. `solver="sums"` sums over all rows in each fit; use `C="loo"`.
 
     References
     ----------
@@ -196,8 +196,8 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
 class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     """Least-squares support vector regressor on landmarks, fitted in one pass over data of any length.
 
-    Prefer it to scikit-learn's `Nystroem` with `Ridge` if the data exceed the memory or arrive in batches, or if prediction
-    intervals are needed.
+    Prefer `NystromLSSVR` to scikit-learn's `Nystroem` with `Ridge` if the data exceed the memory or arrive in batches, or if
+    prediction intervals are needed.
 
     Attributes
     ----------
@@ -210,7 +210,7 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     kernel_ : Kernel
         Kernel with numeric parameters.
     C_ : float
-        Value of `C` used.
+        Value of `C` of the model.
     loo_errors_ : ndarray
         With `C="loo"`, the leave-one-out squared error for each value of `Cs`.
     solver_ : {"sums", "cg"}
@@ -220,7 +220,7 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     jitter_ : float
         Number added to the diagonal of `K_mm`.
     history_ : list of dict
-        One record for each pass of `fit`: n_iter, seconds and, of conjugate gradients, residual.
+        One record for each pass of `fit`: n_iter, seconds and, with `solver="cg"`, residual.
     pass_ : TrainingPass
         State of the training pass, which `partial_fit` continues.
 
@@ -228,14 +228,14 @@ class NystromLSSVR(RegressorMixin, MultiOutputMixin, OnePassEstimator):
     --------
     FourierLSSVR : Random features instead of landmarks.
     BudgetLSSVR : Gradient steps instead of normal equations, for very many landmarks.
-    LSSVR : All rows as landmarks.
+    LSSVR : Regressor with all rows as landmarks.
 
     Notes
     -----
     `batch_size=None` is 4096 rows, or fewer if the memory budget requires it; the model does not depend on `batch_size`.
 
-    `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. The landmarks must
-    be the same: set `random_state` or pass them. Sums are added up again in each fit; use `C="loo"` with them.
+    `warm_start=True` saves passes of `solver="cg"` if only `C`, weights or targets change between fits. Set `random_state`
+    or `landmarks`, so that the landmarks are the same. `solver="sums"` sums over all rows in each fit; use `C="loo"`.
 
     References
     ----------

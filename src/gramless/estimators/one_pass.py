@@ -2,9 +2,9 @@
 
     settings = pass_settings() = (feature map, learner, options),     f(x) = Phi(x) A + b
 
-`OnePassEstimator` has the methods of all families (landmarks, random features, budget), for classification and regression.
-A public class has its parameters, scikit-learn's mixin of its task, and the function that converts its parameters to the
-settings of the training pass.
+`OnePassEstimator` implements the methods of the classifiers and regressors on landmarks, random features or a budget of
+points. A public subclass declares its parameters, inherits the scikit-learn mixin of its task, and sets `_settings`, a
+function that converts the parameters to the settings of a training pass.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _has_intervals(estimator: OnePassEstimator) -> bool:
 
 @estimator
 class OnePassEstimator(BaseEstimator):
-    """Estimator that learns from rows in one pass; `_settings` converts its parameters to the settings of the pass."""
+    """Base class of one-pass estimators; `_settings` converts the parameters to the settings of the training pass."""
 
     kernel: Any = "rbf"
     C: float | str = 1.0
@@ -123,9 +123,9 @@ class OnePassEstimator(BaseEstimator):
             An array (a `np.memmap` is read in batches); the path of a CSV, Parquet or npz file; an iterable of `(X, y)` or
             `(X, y, sample_weight)` batches; or a `Stream`.
         y : array, or the name of the target column of a file
-            Labels or values; not given with batches or a `Stream`, which contain their own.
+            Labels or values; not given with batches or a `Stream`, which contain the targets.
         sample_weight : array, optional
-            With an array, the weight of each row; weight 2 equals two copies.
+            Weight of each row, if `X` is an array; weight 2 equals two copies of the row.
 
         Returns
         -------
@@ -133,7 +133,7 @@ class OnePassEstimator(BaseEstimator):
             Fitted estimator.
         """
         settings, callbacks = self.pass_settings(), read_callbacks(self.callback)
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        self.__dict__.pop("feature_names_in_", None)  # names of an earlier fit
         classification, class_weight = isinstance(self, ClassifierMixin), getattr(self, "class_weight", None)
         rows = self._checked(X, reset=True)
         stream, targets = training_rows(rows, y, sample_weight, classification=classification, class_weight=class_weight)
@@ -149,13 +149,13 @@ class OnePassEstimator(BaseEstimator):
         return self.set_pass(result)
 
     def _fit_collections(self, rows: Any, solve: Callable[[], TrainingPass]) -> Self:
-        """Store the pass over rows on dask workers, which `solve` computes."""
+        """Store the training pass that `solve` makes over rows on dask workers."""
         validate_data(self, rows.example, skip_check_array=True, reset=True)
         return self.set_pass(solve())
 
     @atomic_fit
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from more rows, once each; exact learners return the result of one `fit` on all rows.
+        """Learn from more rows in one pass; with an exact learner, the model equals one `fit` to the rows of all calls.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class OnePassEstimator(BaseEstimator):
         y : array, or the name of the target column of a file
             Labels or values, as in `fit`.
         classes : array, optional
-            All labels of all calls; required in the first call of a classifier.
+            All labels that occur in any call; required in the first call of a classifier.
         sample_weight : array, optional
             Weights, as in `fit`.
 
@@ -204,7 +204,7 @@ class OnePassEstimator(BaseEstimator):
         Parameters
         ----------
         state : TrainingPass
-            The pass.
+            Training pass with the model.
 
         Returns
         -------
@@ -220,15 +220,15 @@ class OnePassEstimator(BaseEstimator):
         return self
 
     def _fit_plan(self, n: int | None, d: int, n_outputs: int, dtype: Any, device: str) -> BatchPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         self._validate_params()
         return plan_pass(self.pass_settings(), PassSize(n, d, n_outputs, np.dtype(dtype), device))
 
     def finish(self) -> Self:
-        """Delete the sums and stored rows, which only `partial_fit` needs; the model does not change.
+        """Delete the sums and the stored rows; the predicted values do not change.
 
-        The model in memory and in a saved file then has `m` points instead of `m^2` sums. Later calls of `partial_fit` raise
-        ValueError, and so do standard deviations and intervals with `local=True`, which need the sums.
+        In memory and in a saved file, the model then has `m` points instead of `m^2` sums. Later calls of `partial_fit`
+        raise ValueError, and so do standard deviations and intervals with `local=True`, because they need the sums.
 
         Returns
         -------
@@ -261,15 +261,15 @@ class OnePassEstimator(BaseEstimator):
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
             Rows.
         return_std : bool, default=False
-            Whether a regressor returns the standard deviation of the Gaussian process too: that of the function, without the
-            noise of a new value, scaled to the leave-one-out residuals of a sample of the rows. Needs an exact learner.
+            Whether a regressor also returns standard deviations of the function, without the noise of a new value, by a
+            Gaussian process scaled to the leave-one-out residuals of a sample of the rows. Needs an exact learner.
 
         Returns
         -------
         predicted : array of shape (n_samples,) or (n_samples, n_outputs)
             Classes, always in NumPy because labels may be strings; or values in the shape of `y` in `fit`.
         deviations : ndarray of the same shape
-            Only with `return_std`.
+            Standard deviations; only with `return_std=True`.
         """
         predicted = self._predicted(X)
         if not return_std:
@@ -326,17 +326,17 @@ class OnePassEstimator(BaseEstimator):
         X : array, sparse matrix or tensor of shape (n_samples, n_features)
             Rows.
         coverage : float, default=0.9
-            Probability between 0 and 1.
+            Probability between 0 and 1 that a set contains the true class.
         per_class : bool, default=False
-            Whether the coverage holds for the rows of every class, or for all rows together.
+            Whether the coverage holds for the rows of each class separately, instead of for all rows together.
         random_state : int, RandomState or None, default=None
-            Seed or generator of the randomisation that makes the coverage exact.
+            Seed or generator of the random numbers that make the coverage exact.
 
         Returns
         -------
         ndarray of bool of shape (n_samples, n_classes)
-            Columns in the order of `classes_`. Sets for a larger coverage contain those for a smaller one, at the same
-            `random_state`.
+            Columns in the order of `classes_`. With the same `random_state`, the set for a larger coverage contains the set
+            for a smaller coverage.
         """
         self._fitted_pass()
         if self.probability not in LEAVE_ONE_OUT_METHODS:
@@ -351,17 +351,17 @@ class OnePassEstimator(BaseEstimator):
     def predict_interval(self, X: Any, coverage: float = 0.9, *, local: bool = False) -> np.ndarray:
         """Return intervals that contain the value of a new row with a chosen probability, by the jackknife+.
 
-        The models without each row of a uniform sample of up to 8,192 rows are known in closed form.
+        The intervals use the leave-one-out models of a uniform sample of up to 8,192 training rows, in closed form.
 
         Parameters
         ----------
         X : array, sparse matrix or tensor of shape (n_samples, n_features)
             Rows.
         coverage : float, default=0.9
-            Probability between 0 and 1. For rows of the distribution of the training rows, the fraction of new values in the
-            intervals is at least `1 - 2 (1 - coverage)`, and in practice close to `coverage`.
+            Probability between 0 and 1. If new rows have the distribution of the training rows, a value is in its interval
+            with probability at least `1 - 2 (1 - coverage)`, and in practice about `coverage`.
         local : bool, default=False
-            Whether intervals are wider for rows with a larger standard deviation.
+            Whether intervals are wider where the standard deviation is larger.
 
         Returns
         -------
@@ -377,7 +377,7 @@ class OnePassEstimator(BaseEstimator):
 
     @property
     def sigmoids_(self) -> np.ndarray:
-        """Platt's sigmoids, fitted to leave-one-out scores."""
+        """Slope and offset of each of Platt's sigmoids, which are fitted to leave-one-out scores."""
         return self._calibrated("sigmoid").sigmoids
 
     @property
@@ -386,7 +386,7 @@ class OnePassEstimator(BaseEstimator):
         return self._calibrated("temperature").temperature
 
     def _calibrated(self, *methods: str) -> Any:
-        """Return the model with its calibration, which is fitted at the first request if `methods` has the method used."""
+        """Return the model, calibrated at the first call; raise AttributeError if `probability` is not in `methods`."""
         if self.pass_ is None or getattr(self, "probability", None) not in methods:
             raise AttributeError(f"this attribute is fitted with probability={' or '.join(map(repr, methods))}")
         model = self.pass_.model(self.pass_settings())
@@ -451,8 +451,8 @@ class OnePassEstimator(BaseEstimator):
         device = xa.device_of(checked) if xa.is_torch(checked) else self.device_
         rows, coef = xa.to_device(checked, device), xa.to_device(model.coef, device)
         scores = model.features.scores(rows, coef, precision_of(settings.options.device))
-        # The intercept of a regressor contains the mean of the targets. Adding a large mean in float32 would lose the digits
-        # of the other terms.
+        # The intercept of a regressor contains the mean of the targets. Adding a large mean in float32 would lose digits of
+        # the scores.
         scores = xa.astype(scores, np.result_type(model.coef, model.intercept))
         scores += xa.like(model.intercept, scores)
         return xa.in_namespace_of(scores, X)
@@ -470,7 +470,7 @@ class OnePassEstimator(BaseEstimator):
 
 
 def pass_options(parameters: Mapping[str, Any], name: str, batch_rows: int | None) -> PassOptions:
-    """Return the options of a training pass from the parameters of the estimator called `name`."""
+    """Return the options of a training pass from the parameters of an estimator of the class `name`."""
     return PassOptions(
         name, batch_rows, parameters["dtype"], parameters["device"], parameters["memory_budget"], parameters["verbose"]
     )

@@ -2,8 +2,8 @@
 
     label(image) = argmax_k #{patches whose predicted class is k},    ties to the larger sum of scores
 
-or, with soft votes, the class with the largest mean probability. Patches are extracted in blocks: those of all training
-images are stored in memory if they fit, else in a temporary file; at prediction only one block is in memory. Reference:
+or, with soft votes, the class with the largest mean probability. Patches are extracted in blocks. `fit` stores the patches
+of all training images in memory if they fit, else in a temporary file; `predict` has only one block in memory. Reference:
 Kurugodu and Kongara, "KMeans kernel classifier", 2023.
 """
 
@@ -47,13 +47,13 @@ def _has_probabilities(self: Any) -> bool:
 class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Majority vote of a classifier's predictions for all patches of an image.
 
-    Prefer it over fitting a scikit-learn classifier to full images if the position of an object varies.
+    Prefer `PatchClassifier` over a classifier of full images if the position of an object in the image varies.
 
     Parameters
     ----------
     estimator : classifier, optional
-        Model that is fitted to the preprocessed data. It classifies patches, and is fitted with the label of each patch's
-        image. None is `PrototypeLSSVC` with a polynomial kernel of degree 4 and `C=1e6`.
+        Model that is fitted to the preprocessed data. The data are patches, each with the label of its image. None is
+        `PrototypeLSSVC` with a polynomial kernel of degree 4 and `C=1e6`.
     patch_size : int, (int, int) or None, default=None
         Height and width of the patches in pixels. None depends on the size of the images as the Notes describe.
     stride : int, default=1
@@ -61,7 +61,7 @@ class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, Base
     normalise : bool, default=True
         Whether inputs are normalised before use. The Notes describe the normalisation.
     vote : {"hard", "soft"}, default="hard"
-        Count the predicted labels of the patches, or average their probabilities.
+        Whether to count the predicted labels of the patches (`"hard"`), or to average the probabilities (`"soft"`).
     shape : (height, width) or (height, width, channels), optional
         Shape of one image if the rows of X are flat; None assumes square grey images.
     n_jobs : int, optional
@@ -84,13 +84,13 @@ class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, Base
     See Also
     --------
     PrototypeLSSVC : The default classifier of patches.
-    gramless.images.Patches : Extracts the patches.
+    gramless.images.Patches : Transformer that extracts the patches.
 
     Notes
     -----
     Patches that do not fit into `memory_budget` are written to a temporary file.
 
-    If `patch_size` is None, patches have 25 / 28 of the shorter side of the images: 25 pixels for images of 28 pixels.
+    If `patch_size` is None, the side of a patch is 25 / 28 of the shorter side of the images: 25 pixels for 28 pixels.
 
     With `normalise`, each patch is centred and scaled to unit norm.
 
@@ -190,7 +190,7 @@ class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, Base
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the share of the votes (hard) or the mean probability (soft) of each class.
+        """Return the fraction of votes of each class, or with soft votes the mean probability.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, Base
         return self._votes(X, break_ties=False)
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         image = np.zeros((1, d), dtype)
         _, per_image, width, patch_dtype = self._extractor().fit(image).sizes(image)
         _, _, memory = self._plan(n * per_image, width, max(2, n_outputs), patch_dtype)
@@ -253,13 +253,13 @@ class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, Base
             in_memory, memory = False, planned(allowed + counted)
         memory.parts = {**memory.parts, **parts, "data" if counts_rows else "windows": rows if in_memory else 0}
         memory.check(budget, advice)
-        # A share of the free memory would make equal models differ, so it is not stored.
+        # A budget derived from the free memory is not stored, because equal models would then differ.
         if "memory_budget" in estimator.get_params() and estimator.memory_budget is None and self.memory_budget is not None:
             estimator.set_params(memory_budget=allowed)
         return estimator, in_memory, memory
 
     def _votes(self, X: Any, *, break_ties: bool, tuning: ImageTuning = TUNING) -> np.ndarray:
-        """Return the votes of each image as shares that sum to one, plus a tie-breaker if requested."""
+        """Return the fraction of votes of each class for each image, plus a tie-breaker if requested."""
         check_is_fitted(self)
         votes = []
         p, k = self.n_patches_, len(self.classes_)
@@ -291,12 +291,12 @@ class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, Base
 
 
 def _block_bytes(budget: int, tuning: ImageTuning) -> int:
-    """Return the bytes of a block of patches, of which the copies may take a quarter of the budget."""
+    """Return the size of a block of patches in bytes; a block and its copies take at most a quarter of the budget."""
     return min(tuning.patch_block_bytes, budget // (4 * _BLOCK_COPIES))
 
 
 def _reserve(file: Path, n_bytes: int) -> None:
-    """Create a file of a given size: on a full disk, this raises OSError, and writing to a mapped file ends the process."""
+    """Create a file of `n_bytes`; a full disk raises OSError here, but ends the process while writing to a mapped file."""
     with open(file, "wb") as opened:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(opened.fileno(), 0, n_bytes)

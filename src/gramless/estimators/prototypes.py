@@ -3,7 +3,7 @@
     prototypes of class k = centroids of its rows by direction, each scaled to the mean norm of its members,
     (K(P, P) + I / C) a + b = z,    sum a = 0,    on the labelled prototypes P instead of the n rows.
 
-The clustering costs O(n Q d) for each iteration, one class at a time; with Q prototypes for each of K classes the system has
+With Q prototypes for each of K classes and n rows, an iteration of the clustering costs O(n Q d), and the linear system has
 K Q unknowns for any n. With `refit` the coefficients are fitted to all rows, with the prototypes as landmarks of a Nyström
 model: one more pass of O(n (K Q)^2).
 
@@ -44,7 +44,7 @@ from gramless.linalg.solvers import Solver
 class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     """Least-squares support vector classifier on the centroids of a spherical k-means for each class.
 
-    scikit-learn has no counterpart; prefer it to `LSSVC` for many rows and fast predictions. Clusters are formed by the
+    scikit-learn has no counterpart. Prefer prototypes to `LSSVC` for many rows and fast predictions. The clustering uses the
     cosine: normalise the rows (`gramless.images.UnitNormalizer`) if their norm is irrelevant.
 
     Parameters
@@ -61,8 +61,8 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     coef0 : float, default=0.0
         Constant term of the polynomial and sigmoid kernels; ignored by other kernels.
     n_prototypes : int, float or dict, default=100
-        Number of prototypes of each class, or a fraction of its rows if it is a float at most 1; a dict has one of these for
-        each label. A class with fewer rows uses all its rows.
+        Number of prototypes of each class, or a fraction of the rows of the class if it is a float at most 1; a dict has a
+        number or a fraction for each label. A class with fewer rows than prototypes uses all its rows.
     refit : bool, default=False
         Whether the coefficients are fitted to all training rows, with the prototypes as landmarks, instead of to the labels
         of the prototypes.
@@ -70,19 +70,19 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         Algorithm that solves the optimisation problem. `"cholesky"` is exact; `"cg"` is block conjugate gradients with a
         Nyström preconditioner; `"sketch_project"` reaches a loose `tol` before `"cg"` on very large streamed data; the
         randomised `"matching_pursuit"`, `"kaczmarz"`, `"kaczmarz_mp"` and `"nystrom_committee"` read one block of rows at a
-        time. `"auto"` chooses from the sizes, `tol`, the memory and the device; see `solver_`. An object of
+        time. `"auto"` chooses by the sizes, `tol`, the memory and the device; the choice is in `solver_`. An object of
         `gramless.linalg.solvers` has its own settings, for instance `CG(n_landmarks=2000)`.
     tol : float or "auto", default=1e-3
-        Tolerance at which the solver stops. It is the relative residual `||Z - A W|| / ||Z||` of a solver given by name; a
-        solver object has its own. `"auto"` stops conjugate gradients when the residual norm, an upper bound on the error of
-        the training scores, is below 5 % of the training error for every output, or relative to the targets below 5e-3 for
-        classes and 1e-3 for values; for other solvers, and for at most 4,096 rows with `solver="auto"`, it is 1e-3.
+        Tolerance at which the solver stops. `tol` bounds the relative residual `||Z - A W|| / ||Z||` of a solver given by
+        name; a solver object has its own `tol`. `"auto"` stops conjugate gradients when the residual norm, which bounds the
+        error of the training scores, is below 5 % of the training error for every output, or below 5e-3 (classes) or 1e-3
+        (values) relative to the targets. For other solvers, and for up to 4,096 rows with `solver="auto"`, `tol` is 1e-3.
     init : {"random", "k-means++"}, default="random"
         Method that initialises the centroids. `"random"` draws rows uniformly, `"k-means++"` draws rows far from each other.
     kmeans_max_iter : int, default=50
         Maximum number of passes of each clustering.
     kmeans_tol : float, default=1e-6
-        Mean of 1 - <new, old> over the centroids of two passes at which a clustering stops.
+        A clustering stops if the mean of 1 - <new, old> is below this number, for centroids before and after a pass.
     batch_size : int or None, default=None
         Number of rows processed at a time. The Notes give the meaning of None.
     class_weight : dict, "balanced" or None, default=None
@@ -101,7 +101,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -119,7 +119,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         Class label of each prototype.
     clusterings_ : list of dict
         One record for each class: n_iter (number of the class, from 1), seconds (of all classes so far, without callbacks),
-        class, points, prototypes, passes of the clustering (0 if all rows were used) and inertia.
+        class, points (number of rows), prototypes, passes of the clustering (0 if all rows were used) and inertia.
     solver_ : str
         Solver of the linear system.
 
@@ -131,9 +131,9 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
 
     Notes
     -----
-    Test error on MNIST with 500 prototypes for each class, without and with `refit`: 1.78 % and 1.47 % on images, 2.02 % and
-    1.59 % on patches of 25 x 25 pixels, where twice the prototypes without `refit` have 1.42 %. Prototypes are new points,
-    so the kernel must not be precomputed.
+    On MNIST with 500 prototypes for each class, the test error is 1.78 % on images and 2.02 % on patches of 25 x 25 pixels;
+    `refit` reduces it to 1.47 % and 1.59 %. With 1,000 prototypes of patches and without `refit`, the error is 1.42 %.
+    Prototypes are new points, so the kernel must not be precomputed.
 
     `solver="auto"` is `"cholesky"` if the kernel matrix of the prototypes fits the memory. With a number as `batch_size`,
     the centroids are updated after each random batch; None updates them after each pass. `callback` is called after each
@@ -225,7 +225,8 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             outputs = 1 if len(counts) == 2 else len(counts)
             if self.solver == "auto":
                 direct = clone(model).set_params(solver="cholesky")
-                with suppress(MemoryError):  # preferred if it fits, because the prototypes are few and C is usually large
+                # Cholesky is preferred if it fits in memory, because the prototypes are few and C is usually large.
+                with suppress(MemoryError):
                     direct._fit_plan(*points.shape, outputs, model.dtype, model.device)
                     model = direct
             model.fit(points, self.prototype_labels_, None if (mass == 1).all() else mass)
@@ -244,7 +245,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         return NystromLSSVC(**settings) if self.refit else LSSVC(solver=self.solver, tol=self.tol, **settings)
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         n_classes = max(2, n_outputs)
         counts = np.full(n_classes, -(-n // n_classes))
         requested = self.n_prototypes
@@ -257,7 +258,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     def _plan(
         self, counts: np.ndarray, requested: list[int], d: int, dtype: np.dtype, device: str, *, in_a_file: bool = False
     ) -> tuple[MemoryEstimate, int]:
-        """Return the larger memory of the clustering of one class and of the linear system, and the bytes for the system."""
+        """Return the larger memory of the clustering and of the linear system, and the bytes available for the system."""
         budget, itemsize = parse_budget(self.memory_budget, device), dtype.itemsize
         n, k = int(counts.sum()), len(counts)
         prototypes = [min(q, int(size)) for q, size in zip(requested, counts, strict=True)]
@@ -315,7 +316,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
         lengths = xa.to_numpy(xa.square_norms(part)).astype(np.float64) ** 0.5
         pointing = np.flatnonzero(lengths)
         if q < len(members) and len(pointing) <= q:
-            # Zero rows cannot be clustered; one of them represents a class that has no other row.
+            # Zero rows have no direction and are left out; a class of zero rows only is represented by one zero row.
             members, ones = (a[pointing if len(pointing) else [0]] for a in (members, ones))
         if q >= len(members):
             return xa.to_numpy(xa.take_rows(X, members)), ones, {"passes": 0, "inertia": 0.0}
@@ -353,5 +354,5 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
 
 
 def _number_of(requested: float, n: int) -> int:
-    """Return a number of prototypes that is given as an integer, or as a fraction of `n` rows."""
+    """Return the number of prototypes if `requested` is an integer or a fraction of `n` rows."""
     return int(requested) if isinstance(requested, Integral) else max(1, ceil(requested * n))

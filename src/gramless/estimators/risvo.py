@@ -1,19 +1,19 @@
 """RiSVO: ridge regression on a kernel basis, refitted to a shrinking active set of training rows.
 
-On a basis `G` and an active set `S`, each step minimises
+On a basis of m landmarks `G` and an active set of rows `S`, each step minimises
 
     sum_{i in S} ||t_i - A^T k(G, x_i) - b||^2 + rho tr(A^T K_G A),      t_ij = +1 for the own class, -1 for the others
 
 (with `reduction="mean"` the sum is divided by the number of rows in `S`)
 and computes the margins `l_i = t_i * f(x_i)` (elementwise). A row stays active if the margin of its own class is between
-`gamma_l` and `gamma_u`, or if the mean margin of the other classes is between `zeta_l` and `zeta_u`. Other rows are
-discarded: with larger margins they are classified reliably, with smaller margins they are outliers. Discarded rows never
-become active again, so the set shrinks until it is stable; `check_inclusion` counts those that satisfy the rule later.
+`gamma_l` and `gamma_u`, or if the mean margin of the other classes is between `zeta_l` and `zeta_u`. Rows with larger
+margins are classified reliably, rows with smaller margins are outliers, and both are discarded. Discarded rows never become
+active again, so the set shrinks until it is stable; `check_inclusion` counts discarded rows that satisfy the rule later.
 
-Cost with m landmarks: O(n m d + n m^2) for the first step. Each later step costs the same for the discarded or the remaining
-rows, whichever are fewer, and O(|S| m d) for the scores. Memory: m^2 numbers. Reference: Yu, Diamantaras, McKelvey and Kung,
-"Multiclass ridge-adjusted slack variable optimization using selected basis for fast classification", 2014,
-sections 2.1 and 2.2.
+Cost: O(n m d + n m^2) for the first step with n rows. In each later step, n is the number of discarded or of remaining rows,
+whichever is smaller, and the scores cost O(|S| m d). Memory: m^2 numbers. Reference: Yu, Diamantaras, McKelvey and Kung,
+"Multiclass ridge-adjusted slack variable optimization using selected basis for fast classification", 2014, sections 2.1 and
+2.2.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class BasisPlan:
 
 @estimator
 class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
-    """Ridge regression on a kernel basis with a shrinking active set.
+    """Classifier by ridge regression on a kernel basis, refitted to a shrinking active set of training rows.
 
-    scikit-learn has no counterpart; prefer it to `NystromLSSVC` for many rows of which few are close to the decision
+    scikit-learn has no counterpart. Prefer RiSVO to `NystromLSSVC` for many rows of which few are close to the decision
     boundary.
 
     Parameters
@@ -108,23 +108,23 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         themselves. `"all"` uses the active set itself, so that each step fits a least-squares support vector machine to the
         active rows.
     gamma_l, gamma_u : float, default=-1.1, 1.1
-        Bounds of the margin of a row's own class between which the row stays active.
+        A row stays active if the margin (target times score) of its own class is between these bounds.
     zeta_l, zeta_u : float, default=-0.5, 0.5
-        Bounds of the mean margin of the other classes between which the row stays active.
+        A row also stays active if the mean margin of the other classes is between these bounds.
     rho : float, default=1e-3
-        Factor of the ridge penalty on the coefficients.
+        Factor of the ridge penalty on the coefficients; a larger value regularises more strongly.
     reduction : {"sum", "mean"}, default="sum"
-        Reduction of the squared errors of the active rows. With `"mean"` a fixed `rho` regularises more strongly, and fewer
-        discarded rows would satisfy the rule for active rows later.
+        Whether the squared errors of the active rows are added or averaged. With `"mean"` a fixed `rho` regularises more
+        strongly, and fewer discarded rows would satisfy the rule for active rows later.
     max_iter : int, default=20
         Maximum number of solver iterations. The Notes define an iteration.
     check_inclusion : bool, default=False
-        Whether each step also scores the discarded rows and counts those that would be active again. This costs one pass
-        over the data for each step.
+        Whether each step also scores the discarded rows and counts the discarded rows that would be active again, at the
+        cost of one pass over the data for each step.
     merge : {"sum", "average"}, default="sum"
-        Method that combines the partitions of a dask collection. `"sum"` adds their normal equations, which gives the same
-        model as a fit on one computer; `"average"` fits each partition on the common landmarks and averages the
-        coefficients.
+        Method that combines the partitions of a dask collection. `"sum"` adds the normal equations of the partitions, which
+        gives the same model as a fit on one computer; `"average"` fits each partition on the common landmarks and averages
+        the coefficients.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with `sample_weight`; `"balanced"` weights each class by the inverse of its
         frequency.
@@ -139,7 +139,7 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -157,21 +157,21 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         Indices of the training rows to which the last step fitted the model.
     history_ : list of dict
         One record for each step: n_iter, seconds, active (number of rows), discarded (number of rows), training_error (by
-        the most recent score of each row), updated_by ("summation" or "removal"), condition, and with `check_inclusion`
-        violations.
+        the most recent score of each row), updated_by ("summation" of active or "removal" of discarded rows), condition (of
+        the system), and with `check_inclusion` violations (number of rows).
     inclusion_violations_ : ndarray of int
         Indices of discarded rows that satisfied the rule for active rows in a later step; only with `check_inclusion`.
     jitter_ : float
         Number added to the diagonal of the kernel matrix of the basis.
     n_iter_ : int
-        Number of steps.
+        Number of steps, each of which fits the model to the active rows.
     message_ : str
         Reason for the end of the iteration.
 
     See Also
     --------
-    NystromLSSVC : The first step alone, in one pass over the data.
-    gramless.approximation.landmarks.BasisConstruction : How the basis is chosen by default.
+    NystromLSSVC : Fit to all rows as in the first step, in one pass over the data.
+    gramless.approximation.landmarks.BasisConstruction : Default rule that selects the landmarks.
 
     Notes
     -----
@@ -228,11 +228,11 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         Parameters
         ----------
         X : array, sparse matrix, tensor or dask collection of shape (n_samples, n_features)
-            Kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
+            Training rows; kernel values of shape (n_samples, n_samples) with `kernel="precomputed"`.
         y : array of shape (n_samples,)
             Labels.
         sample_weight : array of shape (n_samples,), optional
-            Rows of weight zero do not take part in the fit.
+            Non-negative weights of the rows; rows of weight zero are left out.
 
         Returns
         -------
@@ -271,7 +271,7 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         return ActiveRule(*bounds, self.check_inclusion, self.rho, self.reduction)
 
     def _active_rows(self, X: Array, states: RowStates, weights: np.ndarray | None, dtype: Any) -> ActiveRows:
-        """Return the rows of this fit, all of them active, with their arrays on the device."""
+        """Return the training rows, all of which are active at first, with arrays on the device."""
         X, kernel, rule = xa.to_device(X, self.device_, dtype), self.kernel_, self._rule()
         w = None if weights is None else xa.to_device(weights, self.device_, np.float64)
         targets = signed_targets(states.codes, states.n_classes).astype(dtype)
@@ -299,11 +299,11 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         return not isinstance(self.landmarks, (str, LandmarkRule))
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> BasisPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         kernel, itemsize = self._kernel(), np.dtype(dtype).itemsize
         k = max(2, n_outputs)  # two classes have one target column; the plan reserves two
         budget = parse_budget(self.memory_budget, device)
-        # Targets, scores, margins, and the temporaries that determine the active rows.
+        # Bytes of targets, scores, margins, and temporaries of the rule for active rows.
         columns = n * k * (4 * itemsize + 2 * 8)
         if self._is_on_all_rows:
             memory = cholesky_memory(ProblemSize(n, d, k, np.dtype(dtype), device, kernel))
@@ -321,7 +321,7 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         block = int(np.clip((budget - memory.nbytes) // (2 * _BYTES_PER_VALUE * m), 64, 8192))
         parts["block of rows"] = min(block, n) * m * _BYTES_PER_VALUE
         memory.check(budget, "lower n_landmarks or raise memory_budget")
-        # The basis is selected before the sums are allocated.
+        # The basis is selected before the normal equations are allocated, so the selection may use their memory.
         value_bytes, selection_bytes = n * m * itemsize, max(0, budget - parts["data"] - columns) // 2
         store_values = memory.nbytes + value_bytes <= budget // 2
         if store_values:
@@ -359,7 +359,7 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
             )
 
     def _fit_collections(self, rows: Any, solve: Callable[[], Any]) -> Self:
-        """Fit to rows on dask workers: `solve` returns their active rows, or with `merge="average"` the mean of the fits."""
+        """Fit to rows on dask workers; `solve` returns the active rows, or with `merge="average"` the mean of the models."""
         validate_data(self, rows.example, skip_check_array=True, reset=True)
         self.classes_ = rows.classes
         found = solve()

@@ -2,9 +2,9 @@
 
     label_i = argmax_q <x_i, m_q>,    m_q <- sum_{label_i = q} x_i / ||x_i||, scaled to unit norm,
 
-until the centroids stop rotating: 1 - mean_q <m_q new, m_q old> < tol. An iteration is one matrix product in tiles, O(n k d)
-time and O(n + k d) memory in addition to the data, except for points whose label cannot have changed by bounds on
-the angles (`gramless.approximation.clustering.bounds`). Sums are updated only with the points that changed their cluster.
+until the centroids stop rotating: 1 - mean_q <m_q new, m_q old> < tol. An iteration is one matrix product in tiles: O(n k d)
+time, and O(n + k d) memory in addition to the data. Points whose label cannot change, by bounds on the angles
+(`gramless.approximation.clustering.bounds`), are left out. Sums are updated only with the points that changed their cluster.
 
 References: Dhillon and Modha, "Concept decompositions for large sparse text data using clustering", 2001; Sculley,
 "Web-scale k-means clustering", 2010, for mini-batches.
@@ -65,10 +65,10 @@ def kmeans_memory(n: int, d: int, k: int, itemsize: int, device: str) -> MemoryE
 
 @estimator
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
-    """Clustering of directions by k-means with the cosine.
+    """k-means clustering of rows by their direction, with the cosine as similarity.
 
-    Prefer it to `sklearn.cluster.KMeans` if only the direction of a row matters. A zero row has no direction: it gets a
-    label and does not change a centroid. Data may be a memory map larger than the memory, or a torch tensor on any device.
+    Prefer `SphericalKMeans` to `sklearn.cluster.KMeans` if only the direction of a row matters. Rows of zeros get a label
+    but do not change the centroids. `X` may be a memory map larger than the memory, or a torch tensor on any device.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     max_iter : int, default=100
         Maximum number of solver iterations. The Notes define an iteration.
     tol : float, default=1e-6
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
+        Tolerance at which the solver stops. The Notes define the quantity that `tol` bounds.
     batch_size : int or None, default=None
         Number of rows processed at a time. The Notes give the meaning of None.
     device : {"cpu", "cuda", "auto"}, CUDA or None, default=None
@@ -88,7 +88,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         storage.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -101,12 +101,12 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     labels_ : int array of shape (n_samples,)
         Cluster of each training row.
     inertia_ : float
-        Sum of 1 - cos over the training rows.
+        Sum over the training rows of 1 - cos, with the cosine to the centroid of the cluster.
     n_iter_ : int
         Number of passes.
     history_ : list of dict
         One record for each pass: n_iter, seconds since the start, inertia before the update of the centroids, deviation (1 -
-        mean <new, old>), moved (rows that changed their cluster) and reseeded (clusters that were empty).
+        mean <new, old> of the centroids), moved (rows that changed their cluster) and reseeded (clusters that were empty).
 
     See Also
     --------
@@ -115,9 +115,9 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     Notes
     -----
     An iteration is one pass over the rows, and `callback` is called after each pass with an entry of `history_`. `tol`
-    bounds the mean of 1 - <new, old> over the centroids of two passes. With a number as `batch_size`, the centroids are
-    updated after each random batch, and the sums of earlier passes decay by half in each pass; None updates the centroids
-    after each pass.
+    bounds the mean of 1 - <new, old>, where new and old are a centroid after and before a pass. With a number as
+    `batch_size`, the centroids are updated after each random batch, and the sums of earlier passes decay by half in each
+    pass; None updates the centroids after each pass.
 
     References
     ----------
@@ -160,7 +160,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         y : object, optional
             Ignored; present for scikit-learn's pipelines.
         sample_weight : array of shape (n_samples,), optional
-            Weights of the rows; None is one for every row.
+            Weights of the rows; None is a weight of 1.
 
         Returns
         -------
@@ -244,7 +244,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         y : object, optional
             Ignored; present for scikit-learn's pipelines.
         sample_weight : array of shape (n_samples,), optional
-            Weights of the rows; None is one for every row.
+            Weights of the rows; None is a weight of 1.
 
         Returns
         -------
@@ -259,7 +259,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return -inertia_of(cosines, scale, mass_of(scale, weights))
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         return FitPlan(kmeans_memory(n, d, int(self.n_clusters), np.dtype(dtype).itemsize, device))
 
     def _passes(
@@ -269,7 +269,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         n, k = X.shape[0], centres.shape[0]
         sums = [xa.zeros((k, X.shape[1]), X, np.float64) for _ in range(workers_for(X, k))]
         old = xa.zeros((n,), X, np.int64) - 1
-        # On a device the full product costs less than evaluating the bounds.
+        # On a CUDA device, the full product costs less than the evaluation of the bounds.
         bounds = AngleBounds(X, scale) if xa.device_of(X) == "cpu" else None
         labels = xa.zeros((n,), X, np.int64) if bounds is None else bounds.labels
         drift = None
@@ -283,7 +283,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 nearest(X, centres, labels, visit=move)
             else:
                 bounds.assign(centres, drift, move)
-            # The cosines of a cluster add up to <sum, centroid>.
+            # The cosines of a cluster add up to the inner product of its sum and its centroid.
             inertia = max(0.0, float(mass.sum()) - float((sum(sums[1:], sums[0]) * centres).sum()))
             counts = np.bincount(xa.to_numpy(labels), mass > 0, minlength=k)
             reseeded = 0

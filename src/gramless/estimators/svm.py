@@ -5,7 +5,7 @@
 
 for each pair of classes (one-vs-one) or each class against the others (one-vs-rest). `C_i` is `C` times the weights of the
 sample and of its class. Most of the cost is the computation of the kernel rows of the points that become support vectors.
-With `nu` instead of `C`, the sum of the multipliers is fixed and the solution determines their bound
+With `nu` instead of `C`, the sum of the multipliers is fixed and the solution determines their upper bound
 (`gramless.svm.box_qp`).
 
 In regression, errors below epsilon cost nothing, and larger errors cost linearly:
@@ -13,14 +13,14 @@ In regression, errors below epsilon cost nothing, and larger errors cost linearl
     maximise    sum_i y_i beta_i - epsilon sum_i |beta_i| - sum_ij beta_i beta_j K(x_i, x_j) / 2
     subject to  |beta_i| <= C_i,  sum_i beta_i = 0
 
-The pinball loss (quantiles) and Huber's loss have the same dual problem with other boxes:
+The pinball loss (quantiles) and Huber's loss have the same dual problem with other bounds of the variables:
 
-    epsilon_insensitive  |beta_i| <= C_i, multiplier `epsilon` of sum |beta| given, or found for a given `nu`
+    epsilon_insensitive  |beta_i| <= C_i, with `epsilon` given, or determined by a given `nu`
     pinball              -(1 - quantile) C_i <= beta_i <= quantile C_i,  epsilon = 0
     huber                |beta_i| <= epsilon C_i,  epsilon = 0, and 1 / C_i is added to K(x_i, x_i)
 
-Several quantiles are separate problems that share their kernel rows, and the predictions for a row are sorted: the curves do
-not cross, and sorting never increases their error.
+Several quantiles are separate problems that share kernel rows. The predictions for each row are sorted, so that quantile
+curves do not cross; sorting never increases the pinball loss.
 
 The one-class support vector machine detects rows that differ from the training rows:
 
@@ -28,13 +28,13 @@ The one-class support vector machine detects rows that differ from the training 
     subject to  0 <= alpha_i <= w_i,  sum alpha = nu sum w
 
 A row is an outlier if `sum_j alpha_j K(x_j, x) < rho`. At most a fraction `nu` of the training rows are outliers, and at
-least that fraction are support vectors. The cost is that of the kernel values between all rows and the support vectors,
-O(nu n^2 d), which are computed once and not stored (`gramless.svm.one_class_dual`).
+least that fraction are support vectors. The cost is O(nu n^2 d), for the kernel values between all rows and the support
+vectors, which are computed once and not stored (`gramless.svm.one_class_dual`).
 
 The three estimators share one `fit`; each defines its targets and its dual problem. A model is fitted to NumPy or CSR rows,
 to a square matrix of kernel values, or to a sequence of objects (texts, graphs) for which the user's kernel function is
-defined. It stores the rows of its support vectors. All objects are stored, because the kernel function receives all of them
-again at prediction; with a precomputed kernel no rows are stored, and prediction reads the columns of the support vectors.
+defined. The model stores the rows of its support vectors, or all objects, because a kernel function receives all objects
+again at prediction. With a precomputed kernel no rows are stored, and prediction reads the columns of the support vectors.
 
 References: Cortes and Vapnik (1995), Support-vector networks; Schölkopf, Smola, Williamson and Bartlett (2000), New support
 vector algorithms; Smola and Schölkopf (2004), A tutorial on support vector regression; Takeuchi, Le, Sears and Smola (2006),
@@ -105,7 +105,7 @@ from gramless.svm.tuning import TUNING
 
 # The value of `max_iter` that means no limit in scikit-learn.
 _NO_LIMIT = -1
-# Folds of the out-of-fold scores to which the sigmoids are fitted, as in LIBSVM.
+# Number of cross-validation folds for the scores to which the sigmoids are fitted, as in LIBSVM.
 _N_FOLDS = 5
 
 
@@ -113,9 +113,9 @@ _N_FOLDS = 5
 class BaseKernelSVM(BaseEstimator):
     """Base class of `KernelSVC`, `KernelSVR` and `KernelOneClassSVM`.
 
-    Subclasses define `_read_targets` and `_solve`, and may extend `_check_settings` and `_calibrate`. The parameter
-    `shrinking` exists for compatibility with scikit-learn: `fit` ignores it, because the working sets of the solver already
-    leave out multipliers that do not change.
+    Subclasses define `_read_targets` and `_solve`, and may extend `_check_settings` and `_calibrate`. `fit` ignores the
+    parameter `shrinking`, which scikit-learn has, because the working sets of the solver already leave out multipliers that
+    do not change.
 
     Parameters
     ----------
@@ -138,11 +138,11 @@ class BaseKernelSVM(BaseEstimator):
         Algorithm that solves the optimisation problem. `"smo"` optimises large working sets on cached kernel rows;
         `"simple_smo"` moves one pair of multipliers at a time, for small data.
     tol : float, default=1e-3
-        Tolerance at which the solver stops. The Notes define the quantity that it bounds.
+        Tolerance at which the solver stops. The Notes define the quantity that `tol` bounds.
     max_iter : int or None, default=None
         Maximum number of solver iterations. The Notes define an iteration and the meaning of None.
     shrinking : bool, default=True
-        Accepted for compatibility with scikit-learn and ignored; the solver decides by itself.
+        Accepted for compatibility with scikit-learn and ignored.
     cache_size : float or None, default=None
         Size of the kernel cache in megabytes, used if `memory_budget` is None.
     dtype : {"float32", "float64"} or None, default=None
@@ -155,7 +155,7 @@ class BaseKernelSVM(BaseEstimator):
         free memory if at most 1; None is 70 % of the free memory.
     callback : callable, a list of these, or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. The Notes describe when it is called.
+        returning True stops the fit. The Notes describe when the function is called.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -170,7 +170,7 @@ class BaseKernelSVM(BaseEstimator):
     n_support_ : ndarray of shape (1,)
         Number of support vectors.
     kernel_ : Kernel
-        The kernel with numeric settings.
+        Kernel with numeric parameters.
     device_ : str
         Device of the fit and of predictions.
     fit_status_ : int
@@ -220,7 +220,7 @@ class BaseKernelSVM(BaseEstimator):
         y : array-like of shape (n_samples,)
             Labels of a classifier or values of a regressor; an outlier detector ignores them.
         sample_weight : array-like of shape (n_samples,), optional
-            Factors of the upper bounds of the multipliers; None is one for every row.
+            Factor of the upper bound of the multiplier of each row; None is a factor of 1.
 
         Returns
         -------
@@ -265,7 +265,7 @@ class BaseKernelSVM(BaseEstimator):
         return coef
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> FitPlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         itemsize, where = np.dtype(dtype).itemsize, xa.resolve_device(self.device)
         memory = svm_memory(self.memory_budget, kernel_from_parameters(vars(self)), n, d, itemsize, where)
         if self.cache_size is not None and self.memory_budget is None:
@@ -302,7 +302,7 @@ class BaseKernelSVM(BaseEstimator):
         return {} if self.nu is None else {"nu": self.nu}
 
     def _read_targets(self, y: Any, weights: np.ndarray | None, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the encoded targets, and the weights of the multipliers' bounds, including class weights."""
+        """Return the encoded targets, and for each row the factor of its multiplier's bound, including class weights."""
         raise NotImplementedError
 
     def _solve(self, fit: DualFit, targets: np.ndarray, weights: np.ndarray) -> SupportVectorModel:
@@ -313,7 +313,7 @@ class BaseKernelSVM(BaseEstimator):
         """Fit the parameters that need out-of-fold scores."""
 
     def _resolve_device(self, kernel: Kernel) -> str:
-        """Return the device; raise ValueError for parameters that it does not support."""
+        """Return the device; raise ValueError for parameters that the device does not support."""
         device = xa.resolve_device(self.device)
         if isinstance(self.device, CUDA) and replace(self.device, index=0) != CUDA():
             raise ValueError(
@@ -331,10 +331,10 @@ class BaseKernelSVM(BaseEstimator):
         return device
 
     def _read_rows(self, X: Any, kernel: Kernel, sample_weight: Any) -> tuple[Any, Kernel]:
-        """Return `X` as NumPy or CSR rows and the kernel with numeric settings.
+        """Return `X` as NumPy or CSR rows, and the kernel with numeric parameters.
 
-        Objects are replaced by the matrix of their kernel values, and their kernel by a precomputed one. Only
-        `gamma="weighted_scale"` uses the weights.
+        A sequence of objects is replaced by the matrix of its kernel values, and the kernel function by a precomputed
+        kernel. Only `gamma="weighted_scale"` uses `sample_weight`.
         """
         self.__dict__.pop("_objects", None)
         if isinstance(kernel, Callable_) and _contains_objects(X):
@@ -385,7 +385,7 @@ class BaseKernelSVM(BaseEstimator):
         return values
 
     def _store(self, X: Any, model: SupportVectorModel) -> None:
-        """Set the attributes of the fitted model; coefficients are sparse if the rows are."""
+        """Set the attributes of the fitted model; coefficients are sparse if the rows are sparse."""
         self.support_ = model.support
         self.n_support_ = model.n_support
         self.dual_coef_ = sp.csr_matrix(model.dual_coef) if xa.is_sparse(X) else model.dual_coef
@@ -403,13 +403,13 @@ class BaseKernelSVM(BaseEstimator):
 
     @property
     def _model(self) -> SupportVectorModel:
-        """The fitted model with dense coefficients."""
+        """Fitted model with dense coefficients."""
         coef = self.dual_coef_.toarray() if xa.is_sparse(self.dual_coef_) else self.dual_coef_
         return SupportVectorModel(self.support_, self.n_support_, coef, self.intercept_, [])
 
     def _scoring_inputs(self, X: Any) -> tuple[Any, Any]:
-        """Return the rows of `X` (or its kernel values with the support) and the support vectors, on the device."""
-        if "dual_coef_" not in vars(self):  # `check_is_fitted` is not used: it takes as long as scoring one row
+        """Return the rows of `X` (for a precomputed kernel, kernel values) and the support vectors, on the device."""
+        if "dual_coef_" not in vars(self):  # tested first, because `check_is_fitted` takes as long as scoring one row
             check_is_fitted(self, "dual_coef_")
         vectors = self.support_vectors_
         if "_objects" in vars(self):
@@ -425,7 +425,7 @@ class BaseKernelSVM(BaseEstimator):
         return rows_on(columns, self.device_), cached[1]
 
     def _scores(self, X: Any) -> np.ndarray:
-        """Return the decision values of the dual problems, one column each."""
+        """Return the decision values of the dual problems, with one column for each problem."""
         columns, vectors = self._scoring_inputs(X)
         return problem_scores(self.kernel_, columns, vectors, self._model)
 
@@ -440,8 +440,8 @@ def _has_probabilities(estimator: KernelSVC) -> bool:
 class KernelSVC(ClassifierMixin, BaseKernelSVM):
     """Support vector classifier for any kernel of the library.
 
-    Prefer it to `sklearn.svm.SVC` for more than a few thousand rows, for kernels that scikit-learn computes in Python, or
-    on a graphics card.
+    Prefer `KernelSVC` to `sklearn.svm.SVC` for more than a few thousand rows, for kernels that scikit-learn computes in
+    Python, or on a graphics card.
 
     Parameters
     ----------
@@ -473,7 +473,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     n_support_ : ndarray of shape (n_classes,)
         Number of support vectors of each class.
     dual_coef_ : array of shape (n_classes - 1, n_SV), or (n_classes, n_SV) for one-vs-rest
-        Multipliers times labels; in one-vs-one, the coefficients of a vector against the other classes in their order.
+        Multipliers times labels. In one-vs-one, a column has the coefficients of a support vector against each other class.
         Sparse after a fit to sparse rows.
     coef_ : array of shape (n_problems, n_features)
         Weights of the features for a linear kernel, read-only; sparse after a fit to sparse rows.
@@ -484,7 +484,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     kkt_violation_ : ndarray of shape (n_problems,)
         Violation of the optimality conditions that the solver reached.
     n_iter_ : ndarray of shape (n_problems,)
-        Number of pairs of multipliers moved.
+        Number of solver iterations; an iteration moves one pair of multipliers.
     sigmoids_ : ndarray of shape (n_problems, 2)
         Slope and offset of each sigmoid, if `probability="sigmoid"`.
 
@@ -493,7 +493,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     KernelSVR : Support vector regression.
     KernelOneClassSVM : Outlier detection.
     MKLClassifier : Support vector classifier that learns the weights of several kernels.
-    LSSVC : Squared loss instead of the hinge loss; all rows are support vectors, and probabilities need no more fits.
+    LSSVC : Squared loss instead of the hinge loss; all rows are support vectors, and probabilities need no further fits.
 
     Notes
     -----
@@ -502,7 +502,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
 
     `tol` bounds the violation of the optimality conditions, in units of the decision function. An iteration moves one pair
     of multipliers; `max_iter=None` or -1 is ten million for each problem. `callback` is called between rounds of the solver;
-    its record has `n_iter` (pairs of multipliers moved so far), `violation`, `solved`, `n_problems` and `seconds`.
+    its record has `n_iter` (pairs of multipliers moved so far), `violation`, `solved` (of `n_problems`) and `seconds`.
 
     The fraction `nu` refers to the rows of each two-class problem. One-vs-rest models always have one column per class in
     `decision_function`.
@@ -619,7 +619,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
 
     @property
     def _one_vs_one(self) -> bool:
-        """Whether the fitted model has one problem for each pair of more than two classes."""
+        """Whether the model is one-vs-one with more than two classes, so that each pair of classes has a problem."""
         return self.multi_class == "ovo" and len(self.classes_) > 2
 
     @property
@@ -652,7 +652,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
 
     @property
     def _bound(self) -> float:
-        """Upper bound of a multiplier of weight one; with `nu` the solution determines its scale."""
+        """Upper bound of the multiplier of a row of weight 1; with `nu`, up to a factor that the solution determines."""
         return self.C if self.nu is None else 1.0
 
     def _solve(self, fit: DualFit, targets: np.ndarray, weights: np.ndarray) -> SupportVectorModel:
@@ -674,14 +674,14 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
                 self.sigmoids_ = sigmoids
 
     def _fit_sigmoids(self, fit: DualFit, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return sigmoids of the scores that each row gets from models that were fitted without it."""
+        """Return sigmoids fitted to the scores of each row by a model that was fitted without the row."""
         kernel, k, nonzero = fit.kernel, len(self.classes_), np.flatnonzero(weights)
         scores = np.empty((nonzero.size, self._n_scores))
         fold_of = _stratified_folds(codes[nonzero], np.random.default_rng(fit.seed))
         for fold in np.unique(fold_of):
             train, test = nonzero[fold_of != fold], nonzero[fold_of == fold]
             part = replace(fit, X=_gram_or_rows(fit.X, kernel, train, train))
-            # A class without training rows loses every pair, because the bias of a problem with one class is its label.
+            # A class without training rows loses every pair, because the bias of a one-class problem is the label.
             model = self._solve(part, codes[train], weights[train])
             rows = _gram_or_rows(fit.X, kernel, test, train[model.support])
             vectors = support_rows(part.X, model.support, kernel)
@@ -699,8 +699,8 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
 class KernelSVR(RegressorMixin, BaseKernelSVM):
     """Support vector regression for any kernel of the library: values, quantiles, or values robust to outliers.
 
-    Prefer it to `sklearn.svm.SVR` for more than a few thousand rows, for quantiles, for kernels that scikit-learn computes
-    in Python, or on a graphics card.
+    Prefer `KernelSVR` to `sklearn.svm.SVR` for more than a few thousand rows, for quantiles, for kernels that scikit-learn
+    computes in Python, or on a graphics card.
 
     Parameters
     ----------
@@ -722,19 +722,19 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
     intercept_ : ndarray of shape (n_quantiles,)
         Bias of each problem.
     epsilon_ : float
-        Half width of the tube: `epsilon`, or the half width determined by `nu`; 0 for the other losses.
+        Half width of the tube: `epsilon`, or the half width determined by `nu`; 0 for losses without a tube.
     dual_objective_ : float or ndarray of shape (n_quantiles,)
         Objective value of the dual problem.
     kkt_violation_ : float or ndarray of shape (n_quantiles,)
         Violation of the optimality conditions that the solver reached.
     n_iter_ : int or ndarray of shape (n_quantiles,)
-        Number of pairs of multipliers moved.
+        Number of solver iterations; an iteration moves one pair of multipliers.
 
     See Also
     --------
     KernelSVC : Support vector classification.
     KernelOneClassSVM : Outlier detection.
-    LSSVR : Squared loss instead of the tube; all rows are support vectors.
+    LSSVR : Squared loss instead of the epsilon-insensitive loss; all rows are support vectors.
 
     Notes
     -----
@@ -744,7 +744,7 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
 
     `tol` bounds the violation of the optimality conditions, in units of the decision function. An iteration moves one pair
     of multipliers; `max_iter=None` or -1 is ten million for each problem. `callback` is called between rounds of the solver;
-    its record has `n_iter` (pairs of multipliers moved so far), `violation`, `solved`, `n_problems` and `seconds`.
+    its record has `n_iter` (pairs of multipliers moved so far), `violation`, `solved` (of `n_problems`) and `seconds`.
 
     References
     ----------
@@ -887,8 +887,8 @@ class KernelSVR(RegressorMixin, BaseKernelSVM):
 class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     """One-class support vector machine for any kernel of the library: outlier and novelty detection without labels.
 
-    Prefer it to `sklearn.svm.OneClassSVM` for more than a few thousand rows, for kernels that scikit-learn computes in
-    Python, or on a graphics card.
+    Prefer `KernelOneClassSVM` to `sklearn.svm.OneClassSVM` for more than a few thousand rows, for kernels that scikit-learn
+    computes in Python, or on a graphics card.
 
     Parameters
     ----------
@@ -911,7 +911,7 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
     kkt_violation_ : float
         Violation of the optimality conditions that the solver reached.
     n_iter_ : int
-        Number of pairs of multipliers moved.
+        Number of solver iterations; an iteration moves one pair of multipliers.
 
     See Also
     --------
@@ -925,7 +925,7 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
 
     `tol` bounds the violation of the optimality conditions, in units of the decision function. An iteration moves one pair
     of multipliers; `max_iter=None` or -1 is ten million for each problem. `callback` is called between rounds of the solver;
-    its record has `n_iter` (pairs of multipliers moved so far), `violation`, `solved`, `n_problems` and `seconds`.
+    its record has `n_iter` (pairs of multipliers moved so far), `violation`, `solved` (of `n_problems`) and `seconds`.
 
     References
     ----------
@@ -980,7 +980,7 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return which rows are outliers.
+        """Return 1 for each inlier and -1 for each outlier.
 
         Parameters
         ----------
@@ -1012,8 +1012,8 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
 def solver_seed(random_state: Any) -> int:
     """Return the seed of the solver, which is fixed for `random_state=None`.
 
-    The problems are convex, so the seed affects only the start of the solver. Random starts would let the solutions of two
-    fits differ within the tolerance.
+    The problems are convex, so the seed affects only the start of the solver. With random starts, the solutions of two fits
+    would differ within the tolerance.
     """
     return 0 if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
 
@@ -1036,7 +1036,7 @@ def scale_bound(C: float, weights: np.ndarray) -> np.ndarray:
 
 
 def check_class_bounds(classes: np.ndarray, codes: np.ndarray, C: np.ndarray, positive_weight: float, pairs: bool) -> None:
-    """Raise ValueError if a class has no positive bound, or if `positive_weight` has no positive class."""
+    """Raise ValueError if a class has zero weight, or if `positive_weight` is set for one-vs-one problems (`pairs`)."""
     missing = np.bincount(codes, C, len(classes)) == 0
     if missing.any():
         raise ValueError(f"all samples of class {classes[missing].tolist()[0]!r} have zero weight")

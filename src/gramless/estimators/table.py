@@ -1,10 +1,10 @@
 """Table models: least-squares kernel models for tables with numbers, categories, dates and missing values.
 
-A fit determines the column types (`gramless.tables.column_types`), selects scaling, kernel, width and `C` by closed-form
+A fit determines the column types (`gramless.tables.column_types`), selects scaling, kernel, gamma and `C` by closed-form
 leave-one-out on a growing sample (`gramless.tables.search`), fits the best settings, or their average, to all rows
 (`gramless.tables.members`), and calibrates probabilities on the leave-one-out scores (`gramless.inference.softmax_link`).
-Cost: O(n^3) for up to about ten thousand rows; larger tables are split into local partitions of p rows, O(n p^2). With
-explicit settings, one `LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the same encoded columns.
+Cost: O(n^3) for up to about ten thousand rows; larger tables are split into local partitions of p rows, which cost O(n p^2).
+With explicit settings, one `LSSVC`, `NystromLSSVC` or `KernelSVC` is fitted to the same encoded columns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from gramless.tables.members import FittedMembers, TablePlan, fit_members, plan_
 from gramless.tables.search import FAST_KERNELS, KERNELS, WIDTHS, SearchOptions
 from gramless.tables.tuning import FAST, TUNING, TablesTuning
 
-# Value of the parameter `estimator`, and its classifier and regressor.
+# Classifier and regressor for each value of the parameter `estimator`.
 SINGLE_MODELS: dict[str, tuple[Any, Any]] = {
     "lssvm": (LSSVC, LSSVR),
     "nystrom": (NystromLSSVC, NystromLSSVR),
@@ -60,14 +60,14 @@ SINGLE_MODELS: dict[str, tuple[Any, Any]] = {
 
 
 def default_seconds(n: int) -> float:
-    """Return the default time budget: 45 seconds for 50,000 rows, 450 for 500,000; small tables need less."""
+    """Return the default time budget in seconds, which is 45 for 50,000 rows, 450 for 500,000 rows, and at least 3."""
     return max(3.0, 45.0 * (n / 50_000) ** 0.5, 9e-4 * n)
 
 
 def single_model(
     name: str, *, classifier: bool, n: int, kernel: str, C: float | str, gamma: Any, probability: bool, **settings: Any
 ) -> Any:
-    """Return an unfitted single model; settings that its class does not have are dropped."""
+    """Return an unfitted model of a class of `SINGLE_MODELS`; settings that the class does not have are dropped."""
     cls = SINGLE_MODELS[name][not classifier]
     settings |= {
         "kernel": kernel,
@@ -84,7 +84,7 @@ def single_model(
 
 
 def _fit_landmarks(model: Any, n: int | None, d: int, k: int) -> list[str]:
-    """Halve the number of landmarks until a fit of `n` rows fits the memory budget; return what was reduced."""
+    """Halve the number of landmarks until a fit of `n` rows fits the memory budget; return messages about the reduction."""
     wanted, learner = model.n_landmarks, model.pass_settings().learner
     while True:
         try:
@@ -107,7 +107,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 def _delegated(method: Any) -> Any:
-    """Decorate a method of predictions to call that of each output, or of the single model if it has such a method."""
+    """Decorate a prediction method to call the method of the same name of each output's estimator or of the single model."""
     name = method.__name__
 
     @functools.wraps(method)
@@ -142,7 +142,7 @@ class _TableEstimator(BaseEstimator):
         "time_budget": [POSITIVE, None],
     }
     _tuning: TablesTuning = field(default=TUNING, init=False)
-    # Files of version 0.1.0 do not have these attributes.
+    # Defaults for files of version 0.1.0, which do not have these attributes.
     outputs_: Any = field(default=(), init=False)
     model_: Any = field(default=None, init=False)
     preparation_: Any = field(default=None, init=False)
@@ -201,7 +201,7 @@ class _TableEstimator(BaseEstimator):
         return checked, len(checked)
 
     def _check_names(self, names: np.ndarray) -> None:
-        """Raise an error if a column of `fit` is missing, and warn of columns that the model does not know."""
+        """Raise an error if a column of `fit` is missing, and warn of columns that `fit` did not have."""
         fitted = self.feature_names_in_
         missing = [name for name in self.columns_.type_of if name not in names]
         further = [name for name in names if name not in fitted]
@@ -253,7 +253,7 @@ class _TableEstimator(BaseEstimator):
         X : DataFrame (pandas, polars, arrow) or array of shape (n, n_features)
             Table without the target.
         y : array of shape (n,) or (n, n_outputs)
-            Class labels, or values to predict; each column of several is predicted by an estimator of its own.
+            Class labels, or values to predict; for several columns, one estimator is fitted to each column.
         sample_weight : array of shape (n,), optional
             Weights of the rows; a weight of 2 equals two copies of the row, and rows of weight 0 are ignored.
 
@@ -280,7 +280,7 @@ class _TableEstimator(BaseEstimator):
         return self
 
     def _encode_training_rows(self, X: Any, kept: np.ndarray, loss: ClassLoss | ValueLoss) -> Encoded:
-        """Return the encoded rows of positive weight; effects of categories are fitted, and cross-fitted for these rows."""
+        """Fit the effects of categories, and return the encoded rows of positive weight with cross-fitted effects."""
         every = np.arange(len(kept))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         log = loss.can_log
@@ -290,7 +290,7 @@ class _TableEstimator(BaseEstimator):
         return self.columns_.fit_effects(encoded, loss.targets(every, log), loss.weights_of(every, log), seed)
 
     def _report_columns(self) -> None:
-        """Warn of columns that are not used, or that should be checked, and log one line on the types."""
+        """Warn of columns that are not used or should be checked, and log the number of columns of each type."""
         columns = self.columns_
         if not columns.type_of:
             reasons = "; ".join(f"{name!r}: {why}" for name, why in columns.left_out_.items())
@@ -304,7 +304,7 @@ class _TableEstimator(BaseEstimator):
         log_progress(self.verbose, "columns: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
 
     def _fit_outputs(self, X: Any, y: Any, sample_weight: Any) -> list[Any]:
-        """Return one fitted estimator for each column of `y` if it has several columns, else an empty list."""
+        """Return one fitted estimator for each column of `y`, or an empty list if `y` has one column."""
         shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
         if len(shape) != 2 or shape[1] < 2:
             return []
@@ -321,8 +321,8 @@ class _TableEstimator(BaseEstimator):
     def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the selected settings to other rows, without a search.
 
-        Column types, scaling, kernels and `C` are those of `fit`. Call it after the model was scored on held-out rows, with
-        all rows.
+        Column types, scaling, kernels and `C` are those that `fit` selected. Call `refit` with all rows, after the model was
+        scored on held-out rows.
 
         Parameters
         ----------
@@ -349,7 +349,7 @@ class _TableEstimator(BaseEstimator):
             raise ValueError(f"y has the classes {classes}, and the settings were selected for {selected_for}")
         kept = np.arange(n) if weights is None else np.flatnonzero(weights)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".* targets are extreme")  # `fit` has warned
+            warnings.filterwarnings("ignore", ".* targets are extreme")  # `fit` has issued the warning
             loss = self._make_loss(targets[kept], None if weights is None else weights[kept])
         if any(member.log for member in self.members_) and not loss.has_log:
             raise ValueError(
@@ -376,8 +376,8 @@ class _TableEstimator(BaseEstimator):
     def refit_batches(self, batches: Callable[[], Iterable[tuple[Any, ...]]], n_rows: int | None = None) -> Self:
         """Fit the selected settings to a table larger than memory, which is read in batches.
 
-        Call it after `fit` to a sample of the rows with `estimator="nystrom"`. Column types, categories, scaling, kernel and
-        `C` are those of the sample.
+        Call `refit_batches` after `fit` to a sample of the rows with `estimator="nystrom"`. Column types, categories,
+        scaling, kernel and `C` are those selected on the sample.
 
         Parameters
         ----------
@@ -403,8 +403,8 @@ class _TableEstimator(BaseEstimator):
 
         began, selected = time.perf_counter(), self.model_
         n_landmarks = TUNING.landmarks if n_rows is None else min(TUNING.landmarks, n_rows)
-        # One pass: every pass encodes all rows again, and sums have intervals and calibrated probabilities.
-        # Float64, because the search may select a C that float32 coefficients of so many rows are too inaccurate for.
+        # `solver="sums"` has intervals and probabilities, and needs one pass only; every pass encodes all rows again.
+        # In float32, coefficients of so many rows are too inaccurate for a large C, which the search may select.
         model = clone(selected).set_params(C=float(selected.C_), n_landmarks=n_landmarks, solver="sums", dtype="float64")
         if is_classifier(self):
             model.set_params(class_weight=self.class_weight)
@@ -426,7 +426,7 @@ class _TableEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _calibrate(self, loss: Any, predictions: np.ndarray) -> None:
-        """Store what predictions of a table model need besides scores, from leave-one-out predictions."""
+        """Store the calibration of a table model, from its leave-one-out predictions."""
         raise NotImplementedError
 
     def _fit_encoded(self, encoded: Encoded, loss: ClassLoss | ValueLoss) -> np.ndarray | None:
@@ -515,7 +515,7 @@ class _TableEstimator(BaseEstimator):
         self.summary_ = f"{type(model).__name__}, {kernel} kernel, C {float(getattr(model, 'C_', model.C)):.3g}{gamma}"
 
     def _fit_model(self, model: Any, encoded: Encoded, loss: ClassLoss | ValueLoss, tune_seconds: float) -> None:
-        """Fit a single model to the prepared columns, and store it."""
+        """Fit a single model to the prepared columns, and store the model."""
         began = time.perf_counter()
         weights = {} if loss.weights is None else {"sample_weight": loss.weights}
         X, labels = self.preparation_(encoded), self.classes_[loss.codes] if isinstance(loss, ClassLoss) else loss.y
@@ -531,26 +531,26 @@ class _TableEstimator(BaseEstimator):
     def explain(self, X: Any, *, n_samples: int = 64, background: Any = None, random_state: Any = None) -> Attributions:
         """Return Shapley values of the columns: how much each column moves each prediction away from the mean prediction.
 
-        The prediction of a classifier is the probability of each class (for two classes, of `classes_[1]`), or its score if
-        it has no probabilities. The values of all columns add up to the difference between the prediction and the mean
-        prediction of the background rows. Up to six columns, all subsets are evaluated; else random orders of the columns.
+        The prediction of a classifier is the probability of each class (for two classes, of `classes_[1]`), or the score if
+        `predict_proba` is disabled. The values of all columns add up to the difference between the prediction and the mean
+        prediction of the background rows. Up to six columns, all subsets are evaluated; else random orders.
 
         Parameters
         ----------
         X : DataFrame or array
             Rows to explain, with the columns of the training table.
         n_samples : int, default=64
-            Number of background rows, with one order of the columns and its reverse each; the standard errors decrease with
-            its square root.
+            Number of background rows; each is evaluated with a random order of the columns and the reverse order. The
+            standard errors are proportional to `n_samples ** -0.5`.
         background : DataFrame or array, optional
-            Rows from which the values of absent columns are taken; None uses 100 training rows.
+            Background rows, whose values replace columns that are not in a subset; None uses 100 training rows.
         random_state : int, RandomState or None, default=None
-            Seed or generator of the background rows and the orders.
+            Seed or generator that draws background rows and orders of the columns.
 
         Returns
         -------
         Attributions
-            Object with `names`, `values`, their standard errors `errors`, and the mean predictions `base`.
+            Object with column `names`, Shapley `values`, standard errors `errors`, and mean predictions `base`.
         """
         if n_samples < 2:
             raise ValueError(f"n_samples must be at least 2, because standard errors need two samples; got {n_samples}")
@@ -571,7 +571,7 @@ class _TableEstimator(BaseEstimator):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Mean absolute Shapley value of each column over a sample of training rows, divided by the sum of all columns."""
+        """Mean absolute Shapley value of each column over a sample of training rows, divided by the sum over all columns."""
         check_is_fitted(self)
         if self.outputs_:
             return np.mean([one.feature_importances_ for one in self.outputs_], axis=0)
@@ -603,12 +603,12 @@ class _TableEstimator(BaseEstimator):
         return np.array([*numbers, *missing, *levels], dtype=object)
 
     def _fit_plan(self, n: int, d: int, n_outputs: int, dtype: Any, device: str) -> TablePlan:
-        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if it exceeds the budget."""
+        """Return the memory plan of a fit of `n` rows and `d` features; `MemoryError` if `memory_budget` is too small."""
         return plan_table(n, d, n_outputs, SearchOptions(memory=parse_budget(self.memory_budget, "cpu")))
 
 
 class _Progress:
-    """Progress messages of a fit to standard error and to the callback of the estimator, and the end of its time budget."""
+    """Reports the progress of a fit to standard error and to the callback of the estimator, and checks the time budget."""
 
     def __init__(self, estimator: _TableEstimator):
         self.estimator, self.stage, self.is_stopped = estimator, "columns", False
@@ -647,8 +647,8 @@ def _check_objects(X: np.ndarray) -> None:
 class TableClassifier(ClassifierMixin, _TableEstimator):
     """Classifier for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
 
-    Prefer it over a scikit-learn pipeline of `ColumnTransformer` and `SVC` for tables with categories, dates or missing
-    values.
+    Prefer `TableClassifier` over a scikit-learn pipeline of `ColumnTransformer` and `SVC` for tables with categories, dates
+    or missing values.
 
     Parameters
     ----------
@@ -660,34 +660,34 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         leave-one-out.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
-        n_features`, where `X` has the standardised columns. None selects the value by leave-one-out.
+        n_features`. `X` is the matrix of the standardised columns; None selects the value by leave-one-out.
     estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
         Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
         selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
         and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
-        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
+        or a kernel that the search does not compare is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     preset : {"default", "fast"}, default="default"
         Amount of search for `"table"`: `"fast"` has a fifth of the default time budget, compares two kernels and averages at
         most two settings.
     tune : {"loo", "none"}, default="loo"
-        Method that selects settings which are None: leave-one-out, or the defaults `C=1.0` and `gamma="scale"`.
+        Method that selects `C` and `gamma` if they are None: leave-one-out, or the defaults `C=1.0` and `gamma="scale"`.
     column_scales : {"learned", "equal"}, default="learned"
         Scales of the columns in the distances of the kernel: `"learned"` also tries scales that are learned by the gradient
         of the leave-one-out loss.
     text : {"auto", "leave out", "hash"}, default="auto"
-        Treatment of a column whose strings differ in almost every row: hashed TF-IDF values of the words, or none. `"auto"`
-        uses them if a ridge regression on them predicts left-out targets better than the mean does.
+        Treatment of a column whose strings differ in almost every row: hashed TF-IDF values of the words, or no features.
+        `"auto"` uses the values if a ridge regression on the values predicts left-out targets better than the mean.
     dates : {"auto", "day first", "month first", "iso"}, default="auto"
-        Order of the day and the month in dates such as `06/12/2023`; `"auto"` takes it from days above 12 in the column.
-        `"iso"` accepts only dates that begin with the year.
+        Order of the day and the month in dates such as `06/12/2023`; `"auto"` derives the order from days above 12 in the
+        column. `"iso"` accepts only dates that begin with the year.
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
     time_budget : float or None, default=None
         Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
-        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
-        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
-        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
+        and how large local partitions are, from the number of operations at a nominal speed. On a slower computer the search
+        stops when its time is used up. None is the same work on every computer, so that the model does not depend on the
+        speed: about 2 to 3 seconds for 1,000 rows, 15 for 5,000, 45 for 50,000 and 450 for 500,000.
     probability : bool or None, default=None
         Method that converts scores to the probabilities of `predict_proba`; False disables `predict_proba`. None is
         True except for `estimator="svm"`, whose probabilities need five further fits.
@@ -705,8 +705,8 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         the free memory if at most 1; None is 70 % of the free memory.
     callback : callable or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called for every evaluated setting and every solved partition, with the keys
-        `"stage"` and `"message"`; after True, the best settings so far are fitted.
+        returning True stops the fit. The function is called for every evaluated setting and every solved partition, with the
+        keys `"stage"` and `"message"`; after True, the best settings so far are fitted.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -719,10 +719,10 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     columns_ : TableColumns
         Type, preprocessing and missing values of each column, and reasons for excluded columns; printing shows a table.
     feature_importances_ : ndarray of shape (n_features,)
-        Mean absolute Shapley value of each column over a sample of training rows (see `explain`), divided by their sum;
-        computed at each access.
+        Mean absolute Shapley value of each column over a sample of training rows (see `explain`), divided by the sum over
+        all columns; computed at each access.
     background_ : tuple of ndarray
-        Numbers and codes of a sample of encoded training rows, which `explain` uses.
+        Encoded numbers and codes of categories of a sample of training rows, the background rows of `explain`.
     outputs_ : list of estimator
         One fitted estimator for each column of `y`, whose predictions are combined; empty if `y` has one column.
     members_, member_weights_ : list of TableMember, ndarray
@@ -736,15 +736,15 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
     loo_probabilities_ : ndarray of shape (n, n_classes)
         Leave-one-out probabilities of the training rows with positive weight, for a table model.
     calibration_scores_ : ndarray of shape (n,)
-        Leave-one-out score of the true class of each of these rows in `predict_set`.
+        Score of the true class of each row of `loo_probabilities_`, used by `predict_set`.
     calibration_codes_ : ndarray of int of shape (n,)
-        Classes of these rows, as positions in `classes_`.
+        Class of each row of `calibration_scores_`, as a position in `classes_`.
     summary_ : str
         Description of the selected settings.
     reason_ : str
         Why this model was chosen.
     tuned_ : str
-        How settings that were None were selected; `"no"` if none was.
+        How settings that were None were selected; `"no"` if no setting was selected.
     reductions_ : list of str
         Reductions that the time or memory budget required.
     stopped_at_ : str or None
@@ -754,8 +754,8 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 
     See Also
     --------
-    TableRegressor : The same model for values.
-    LSSVC : One kernel model with explicit settings.
+    TableRegressor : The regressor.
+    LSSVC : Single kernel classifier with explicit settings.
 
     References
     ----------
@@ -811,13 +811,13 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         Parameters
         ----------
         X : DataFrame or array
-            The columns of the training table.
+            Rows with the columns of the training table.
         coverage : float, default=0.9
-            Probability between 0 and 1.
+            Probability between 0 and 1 that a set contains the true class.
         per_class : bool, default=False
-            Whether the coverage holds for every class instead of for all rows together.
+            Whether the coverage holds for the rows of each class separately, instead of for all rows together.
         random_state : int, RandomState or None, default=None
-            Seed or generator of the random share of the probability of a class that makes the coverage exact.
+            Seed or generator of the random numbers that make the coverage exact.
 
         Returns
         -------
@@ -835,12 +835,12 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         Parameters
         ----------
         X : DataFrame or array
-            The columns of the training table.
+            Rows with the columns of the training table.
 
         Returns
         -------
         ndarray of shape (n,) or (n, n_classes)
-            For two classes one score, which is positive for `classes_[1]` (the log odds for a table model).
+            For two classes one score, positive for `classes_[1]` (log odds for a table model); else one score per class.
         """
         scores = link_scores(self._scores(X), self.link_)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
@@ -866,7 +866,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         Parameters
         ----------
         X : DataFrame or array
-            The columns of the training table.
+            Rows with the columns of the training table.
 
         Returns
         -------
@@ -882,7 +882,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         Parameters
         ----------
         X : DataFrame or array
-            The columns of the training table.
+            Rows with the columns of the training table.
 
         Returns
         -------
@@ -897,8 +897,8 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 class TableRegressor(RegressorMixin, _TableEstimator):
     """Regressor for tables (DataFrames of pandas, polars or arrow, or arrays) that needs no preprocessing and no tuning.
 
-    Prefer it over a scikit-learn pipeline of `ColumnTransformer` and `SVR` for tables with categories, dates or missing
-    values.
+    Prefer `TableRegressor` over a scikit-learn pipeline of `ColumnTransformer` and `SVR` for tables with categories, dates
+    or missing values.
 
     Parameters
     ----------
@@ -910,38 +910,38 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         leave-one-out.
     gamma : float, "scale", "auto" or None, default=None
         Coefficient of a kernel given by name; `"scale"` is `1 / (n_features * X.var())` and `"auto"` is `1 /
-        n_features`, where `X` has the standardised columns. None selects the value by leave-one-out.
+        n_features`. `X` is the matrix of the standardised columns; None selects the value by leave-one-out.
     estimator : {"auto", "table", "lssvm", "nystrom", "svm"}, default="auto"
         Model that is fitted to the preprocessed data. `"table"` is the average of exact least-squares models that the search
         selects. The others are single models on standardised columns: `LSSVC` or `LSSVR`, `NystromLSSVC` or `NystromLSSVR`,
         and `KernelSVC` or `KernelSVR`. `"auto"` is `"table"` unless `C`, `gamma`, `tune="none"`, a device other than the CPU
-        or another kernel than those of the search is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
+        or a kernel that the search does not compare is given; then it is `"lssvm"` up to 20,000 rows and `"nystrom"` above.
     preset : {"default", "fast"}, default="default"
         Amount of search for `"table"`: `"fast"` has a fifth of the default time budget, compares two kernels and averages at
         most two settings.
     tune : {"loo", "none"}, default="loo"
-        Method that selects settings which are None: leave-one-out, or the defaults `C=1.0` and `gamma="scale"`.
+        Method that selects `C` and `gamma` if they are None: leave-one-out, or the defaults `C=1.0` and `gamma="scale"`.
     column_scales : {"learned", "equal"}, default="learned"
         Scales of the columns in the distances of the kernel: `"learned"` also tries scales that are learned by the gradient
         of the leave-one-out loss.
     text : {"auto", "leave out", "hash"}, default="auto"
-        Treatment of a column whose strings differ in almost every row: hashed TF-IDF values of the words, or none. `"auto"`
-        uses them if a ridge regression on them predicts left-out targets better than the mean does.
+        Treatment of a column whose strings differ in almost every row: hashed TF-IDF values of the words, or no features.
+        `"auto"` uses the values if a ridge regression on the values predicts left-out targets better than the mean.
     dates : {"auto", "day first", "month first", "iso"}, default="auto"
-        Order of the day and the month in dates such as `06/12/2023`; `"auto"` takes it from days above 12 in the column.
-        `"iso"` accepts only dates that begin with the year.
+        Order of the day and the month in dates such as `06/12/2023`; `"auto"` derives the order from days above 12 in the
+        column. `"iso"` accepts only dates that begin with the year.
     column_types : dict or None, default=None
         Types of columns by name: `"number"`, `"category"`, `"date"`, `"text"` or `"left out"`; types of other columns are
         determined from their values.
     time_budget : float or None, default=None
         Seconds that the fit may take. The budget determines how many rows the search uses, how many settings are averaged
-        and how large local partitions are, by counted operations at a nominal speed; on a slower computer the search stops
-        when its time is used up. None is the work of about 15 seconds for 5,000 rows, 45 for 50,000 and 450 for 500,000
-        (1,000 rows take 2 to 3) on any computer, so that the model does not depend on the speed.
+        and how large local partitions are, from the number of operations at a nominal speed. On a slower computer the search
+        stops when its time is used up. None is the same work on every computer, so that the model does not depend on the
+        speed: about 2 to 3 seconds for 1,000 rows, 15 for 5,000, 45 for 50,000 and 450 for 500,000.
     loss : {"auto", "squared_error", "absolute_error", "huber"}, default="auto"
         Loss function that the fit minimises. `"absolute_error"` predicts medians, and `"huber"` reduces the influence of
-        outliers; both by iteratively reweighted least squares. `"auto"` is `"huber"` if targets are extreme, with a warning,
-        else `"squared_error"`. The logarithm of a skewed positive target may be fitted.
+        outliers; both are minimised by iteratively reweighted least squares. `"auto"` is `"huber"`, with a warning, if
+        targets are extreme, else `"squared_error"`. The logarithm of a skewed positive target may be fitted.
     metric : str or None, default=None
         Criterion of the leave-one-out predictions by which settings are compared; None is the loss. For classes
         `"log_loss"`, `"accuracy"` or `"average_precision"` (mean over the classes), for values `"squared_error"` or
@@ -953,8 +953,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         the free memory if at most 1; None is 70 % of the free memory.
     callback : callable or None, default=None
         Function `callback(estimator, record)` called with the partially fitted estimator and a dict of progress values;
-        returning True stops the fit. It is called for every evaluated setting and every solved partition, with the keys
-        `"stage"` and `"message"`; after True, the best settings so far are fitted.
+        returning True stops the fit. The function is called for every evaluated setting and every solved partition, with the
+        keys `"stage"` and `"message"`; after True, the best settings so far are fitted.
     verbose : int, default=0
         If positive, write progress messages to standard error.
     random_state : int, RandomState or None, default=None
@@ -965,10 +965,10 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     columns_ : TableColumns
         Type, preprocessing and missing values of each column, and reasons for excluded columns; printing shows a table.
     feature_importances_ : ndarray of shape (n_features,)
-        Mean absolute Shapley value of each column over a sample of training rows (see `explain`), divided by their sum;
-        computed at each access.
+        Mean absolute Shapley value of each column over a sample of training rows (see `explain`), divided by the sum over
+        all columns; computed at each access.
     background_ : tuple of ndarray
-        Numbers and codes of a sample of encoded training rows, which `explain` uses.
+        Encoded numbers and codes of categories of a sample of training rows, the background rows of `explain`.
     outputs_ : list of estimator
         One fitted estimator for each column of `y`, whose predictions are combined; empty if `y` has one column.
     members_, member_weights_ : list of TableMember, ndarray
@@ -982,13 +982,13 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     loo_predictions_ : ndarray of shape (n,)
         Leave-one-out predictions of the training rows with positive weight, for a table model.
     loo_residuals_ : ndarray of shape (n,)
-        Values of these rows minus their leave-one-out predictions.
+        Targets of the training rows with positive weight, minus the leave-one-out predictions.
     summary_ : str
         Description of the selected settings.
     reason_ : str
         Why this model was chosen.
     tuned_ : str
-        How settings that were None were selected; `"no"` if none was.
+        How settings that were None were selected; `"no"` if no setting was selected.
     reductions_ : list of str
         Reductions that the time or memory budget required.
     stopped_at_ : str or None
@@ -998,8 +998,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
 
     See Also
     --------
-    TableClassifier : The same model for classes.
-    LSSVR : One kernel model with explicit settings.
+    TableClassifier : The classifier.
+    LSSVR : Single kernel regressor with explicit settings.
 
     References
     ----------
@@ -1055,9 +1055,9 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         Parameters
         ----------
         X : DataFrame or array
-            The columns of the training table.
+            Rows with the columns of the training table.
         coverage : float, default=0.9
-            Probability between 0 and 1, for rows from the distribution of the training rows.
+            Probability between 0 and 1 that an interval contains the value of a row of the training distribution.
 
         Returns
         -------
@@ -1075,7 +1075,7 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         Parameters
         ----------
         X : DataFrame or array
-            The columns of the training table.
+            Rows with the columns of the training table.
 
         Returns
         -------

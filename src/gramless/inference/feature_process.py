@@ -1,23 +1,23 @@
-"""Gaussian process of a one-pass model, which is linear in features, from sums over its rows and a sample of them.
+"""Gaussian process of a one-pass model, computed from sums over the training rows and from a sample of the rows.
 
 A least-squares model on features `phi` with the identity as penalty is the posterior mean of a process with covariance
-`s phi(x) . phi(y)`, noise variance `s ridge` and a constant with a flat prior. With the sums of `RidgeSums` (mean feature m,
-centred scatter `Q diag(v) Q^T`, N rows) and `u = Q^T (phi(x) - m)`:
+`s phi(x) . phi(y)`, noise variance `s ridge` and a constant with a flat prior. With the sums of `RidgeSums` (mean m of the p
+features, centred scatter `Q diag(v) Q^T`, N rows) and `u = Q^T (phi(x) - m)`:
 
     h(x) = 1 / N + sum_j u_j^2 / (v_j + ridge)                         leverage of a row
     var f(x) / s = ridge h(x) + unexplained(x),     unexplained(x) = k(x, x) - |phi(x)|^2
 
-The unexplained variance is small near the landmarks and `k(x, x)` far from all of them. For a row among those summed, the
-variance given the other rows is `ridge h / (1 - h) + unexplained`, and that of its leave-one-out residual
-`ridge / (1 - h) + unexplained`, both times `s`. Cost: O(p^3) once, O(p^2) for each row.
+The unexplained variance is small near the landmarks and `k(x, x)` far from all landmarks. Divided by `s`, the variance of
+`f` at a training row given the other rows is `ridge h / (1 - h) + unexplained`, and the variance of the leave-one-out
+residual is `ridge / (1 - h) + unexplained`. Cost: O(p^3) once, O(p^2) for each row.
 
-The stored rows of a one-pass regressor, a uniform sample of at most some thousand, give its leave-one-out residuals:
+A one-pass regressor stores a uniform sample of up to 8,192 training rows, for which leave-one-out residuals are computed:
 
     r_i = (y_i - f(x_i)) / (1 - h_i),     f_-i(x) = f(x) - r_i h_i(x),     h_i(x) = w_i (1 / N + u_i . u(x))
 
-The intervals are the jackknife+ of the stored rows, and the scale `s` is estimated from their residuals. Landmarks are
-represented better by the features than new rows are, so rows that are landmarks are excluded from the residuals if at least
-as many other rows are stored. An interval costs O(stored rows) for each new row in addition.
+The intervals are the jackknife+ of the stored rows, and the scale `s` is estimated from the residuals. The features
+represent landmarks better than new rows, so stored rows that are landmarks are excluded if at least as many other rows are
+stored. The interval of a new row costs O(stored rows) in addition.
 
 References: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections 2.1 and 8.3; Snelson and
 Ghahramani, "Sparse Gaussian processes using pseudo-inputs", 2006, for the unexplained variance.
@@ -48,7 +48,7 @@ from gramless.linalg.operators.jitter import jittered_cholesky, rounding_of
 from gramless.streaming.learners.ridge_sums import RidgeSums
 from gramless.streaming.learners.training_pass import LearningPass, OnePassModel
 
-# Lower bound on one minus the leverage: a row with leverage 1 determines its own fitted value, and its variance given the
+# Lower bound on one minus the leverage: a row with leverage 1 determines its own fitted value, and the variance given the
 # other rows is not defined.
 SMALLEST_FREEDOM = 1e-10
 
@@ -62,7 +62,7 @@ class FeatureProcess:
     root: np.ndarray
     """`R` with `(scatter + ridge I)^-1 = R R^T`, in the coordinates of the features."""
     ridge: float
-    """Variance of the noise relative to that of the kernel."""
+    """Noise variance divided by the scale `s` of the covariance."""
     constant: float
     """`1 / N`, or zero for a model without a constant."""
     white: np.ndarray | None = None
@@ -70,7 +70,7 @@ class FeatureProcess:
 
     @classmethod
     def from_sums(cls, sums: RidgeSums, ridge: float, *, penalty: Any = None, constant: bool = True) -> FeatureProcess:
-        """Return the process in float64 on the host; the default penalty is the identity."""
+        """Return the process in float64 on the CPU; the default penalty is the identity."""
         upper, total = xa.to_numpy(sums.upper), xa.to_numpy(sums.feature_sum)
         scatter = np.triu(upper) + np.triu(upper, 1).T
         mean = total[:, 0] / sums.weight if constant else np.zeros(len(total))
@@ -91,7 +91,7 @@ class FeatureProcess:
         return cls(mean, root, float(ridge), 1.0 / sums.weight if constant else 0.0, white)
 
     def project(self, Phi: np.ndarray) -> np.ndarray:
-        """Return rows in coordinates whose squared norms are leverages."""
+        """Return rows in coordinates in which the squared norm of a row is its leverage minus `constant`."""
         return (np.asarray(Phi, dtype=np.float64) - self.mean) @ self.root
 
     def square_norms(self, Phi: np.ndarray) -> np.ndarray:
@@ -100,16 +100,16 @@ class FeatureProcess:
         return np.einsum("ij,ij->i", whitened, whitened)
 
     def leverages(self, Phi: np.ndarray) -> np.ndarray:
-        """Return `h` of each row."""
+        """Return the leverage `h` of each row."""
         U = self.project(Phi)
         return self.constant + np.einsum("ij,ij->i", U, U)
 
     def variances(self, Phi: np.ndarray, unexplained: np.ndarray | float = 0.0) -> np.ndarray:
-        """Return `var f / s` of new rows."""
+        """Return the variance `var f / s` of the function at each new row."""
         return self.ridge * self.leverages(Phi) + unexplained
 
     def variances_without(self, Phi: np.ndarray, unexplained: np.ndarray | float = 0.0) -> np.ndarray:
-        """Return `var f / s` of summed rows, each given the other rows."""
+        """Return the variance `var f / s` of the function at each training row, given the other rows."""
         h = self.leverages(Phi)
         return self.ridge * h / np.maximum(1.0 - h, SMALLEST_FREEDOM) + unexplained
 
@@ -122,19 +122,19 @@ class OnePassProcess(GaussianProcess):
     features: Features
     process: FeatureProcess
     projected: np.ndarray
-    """Stored rows in the coordinates of the process, shape (n, p)."""
+    """Stored rows in the coordinates of `FeatureProcess.project`, of shape (n, p)."""
     leave_one_out: LeaveOneOut
     freedom: np.ndarray
     """One minus the leverage of each stored row."""
     unexplained: np.ndarray
     """Variance of the kernel that the features do not represent, for each stored row."""
     scale: np.ndarray
-    """`s` of each output."""
+    """Scale `s` of the covariance, for each output."""
     rows_per_batch: int
     """Number of new rows that are processed at a time."""
 
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
-        """Yield the process at new rows in batches; without `variances` these are NaN."""
+        """Yield the process at new rows in batches; if `variances` is False, the variances are NaN."""
         process, kernel = self.process, self.features.kernel
         for rows in slices(int(X.shape[0]), self.rows_per_batch):
             block = X[rows]
@@ -151,7 +151,7 @@ class OnePassProcess(GaussianProcess):
 
 
 def fit_process(learning: LearningPass, model: OnePassModel, budget: int) -> OnePassProcess | None:
-    """Return the process of a pass in float64 on the host; None if the pass has no sums or no stored rows.
+    """Return the process of a training pass in float64 on the CPU; None if the pass has no sums or no stored rows.
 
     The process and a batch of new rows take at most `budget` bytes; if that is not possible, `MemoryError` is raised.
     """
@@ -205,7 +205,7 @@ def _not_landmarks(X: Any, points: Any) -> np.ndarray:
 
 
 def _row_keys(X: Any, dtype: np.dtype, *, sparse: bool) -> list[bytes]:
-    """Return bytes for each row that are equal for equal rows, from the values or from the nonzero values."""
+    """Return bytes for each row that are equal for equal rows: the values, or with `sparse` the nonzero values."""
     if not sparse:
         return [row.tobytes() for row in np.ascontiguousarray(X, dtype=dtype)]
     rows = sp.csr_matrix(X, dtype=dtype, copy=True)

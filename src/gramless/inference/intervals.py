@@ -1,23 +1,23 @@
 """Prediction intervals and prediction sets from leave-one-out models, without refitting.
 
-For a least-squares model with bordered inverse `M^-1`, coefficients `a` and smoothing weights `h(x) = M^-1 [k(x); 1]` (the
-prediction is `f(x) = sum_i h_i(x) y_i`), the model without row i is known in closed form:
+For a least-squares model with the inverse `M^-1` of the bordered matrix, coefficients `a` and smoothing weights
+`h(x) = M^-1 [k(x); 1]` (the prediction is `f(x) = sum_i h_i(x) y_i`), the model without row i is known in closed form:
 
     r_i = y_i - f_-i(x_i) = a_i / (M^-1)_ii            f_-i(x) = f(x) - r_i h_i(x)
 
-The jackknife+ takes quantiles of `f_-i(x) -+ |r_i|` over the rows. For exchangeable rows the interval of nominal coverage
-`1 - alpha` covers a new value with probability at least `1 - 2 alpha`, and in practice about `1 - alpha`, for any
-distribution. Cost: O(n) for each new row once `h` is known, and a sort.
+The jackknife+ takes quantiles of `f_-i(x) -+ |r_i|` over the training rows i. For exchangeable rows the interval of nominal
+coverage `1 - alpha` covers a new value with probability at least `1 - 2 alpha`, and in practice about `1 - alpha`, for any
+distribution. Once `h` is known, a new row costs O(n), or O(n log n) with weights.
 
-A prediction set contains classes. The score of a class on a row is the probability of all classes that are more probable,
-plus a fraction `u` of its own:
+A prediction set contains classes. The score of a class for a row is the total probability of all more probable classes, plus
+a fraction `u` of the probability of the class:
 
     s(x, y) = sum_{c: p_c > p_y} p_c + u p_y,     u uniform on [0, 1]
 
 The threshold is a quantile of the scores of the true classes on rows that the model was not fitted on; the set of a new
-row contains every class whose score does not exceed it. The random fraction makes the coverage exact if the probabilities
-have jumps: with `u = 1` the sets are larger, never empty, and cover at least as often. Cost: O(n k log k) for n rows and k
-classes.
+row contains every class whose score does not exceed the threshold. The random fraction makes the coverage exact if many
+scores would be equal; with `u = 1` the sets are larger, never empty, and contain the true class at least as often. Cost: O(n
+k log k) for n rows and k classes.
 
 References: Barber, Candes, Ramdas, Tibshirani, "Predictive inference with the jackknife+", 2021; Romano, Sesia, Candes,
 "Classification with valid and adaptive coverage", 2020.
@@ -40,23 +40,23 @@ from gramless.inference.tuning import TUNING
 
 @dataclass(frozen=True)
 class ProcessBatch:
-    """A Gaussian process at some of the new rows."""
+    """Posterior of a Gaussian process at a batch of m new rows."""
 
     means: np.ndarray
-    """Shape (m, k)."""
+    """Posterior means of the k outputs, of shape (m, k)."""
     variances: np.ndarray
     """Variance of the function divided by the scale of the process, of shape (m,)."""
     weights: np.ndarray | None
     """Smoothing weights of the training rows, of shape (m, n); None if leaving out a row changes no other prediction."""
 
     def part(self, rows: slice) -> ProcessBatch:
-        """Return the process at some rows of the batch."""
+        """Return the posterior at a slice of the rows of the batch."""
         weights = None if self.weights is None else self.weights[rows]
         return ProcessBatch(self.means[rows], self.variances[rows], weights)
 
 
 class GaussianProcess:
-    """The process whose posterior mean a fitted regressor is, with its leave-one-out residuals."""
+    """Gaussian process whose posterior mean is a fitted regressor, with the leave-one-out residuals of the regressor."""
 
     scale: np.ndarray
     """Factor `s` of the covariance, for each output."""
@@ -64,7 +64,7 @@ class GaussianProcess:
     """Effect of leaving out each training row."""
 
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
-        """Yield the process at new rows in batches; the variances may be omitted."""
+        """Yield the posterior at new rows in batches; the variances may be NaN if `variances` is False."""
         raise NotImplementedError
 
     def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
@@ -83,12 +83,12 @@ def prediction_intervals(
 ) -> np.ndarray:
     """Return jackknife+ intervals of shape (m, k, 2); residuals are multiplied by `factor`.
 
-    With `local`, each residual is scaled by the ratio of the standard deviations at the new row and at its own row.
+    With `local`, a residual is scaled by the ratio of the standard deviations at the new row and at the residual's own row.
     """
     check_coverage(coverage)
     ends = []
     for batch in process.batches(X, variances=local):
-        left_out = process.leave_one_out  # after the first batch, which computes the estimates of an iterative process
+        left_out = process.leave_one_out  # read after the first batch, which computes the estimates of an iterative process
         lengths = np.abs(left_out.residuals) * factor
         if batch.weights is None and not local:
             widths = score_thresholds(lengths.T, coverage, left_out.copies)
@@ -106,9 +106,9 @@ def prediction_intervals(
 
 
 def score_thresholds(scores: np.ndarray, coverage: float, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return for each row of `scores` the value that a fraction `coverage` of new values does not exceed.
+    """Return for each row of `scores` the threshold that a fraction `coverage` of new scores does not exceed.
 
-    `weights` are numbers of copies of the columns. The value is infinite if there are too few columns for the coverage.
+    `weights` has the number of copies that each column stands for. A threshold is infinite if there are too few columns.
     """
     check_coverage(coverage)
     n = float(scores.shape[1] if weights is None else weights.sum())
@@ -130,7 +130,7 @@ def jackknife_plus(
     """Return the lower and upper ends of the intervals of new rows.
 
     `centre` of shape (m, n) has `f_-i(x)` for each new row x and training row i; `lengths` of shape (n,) or (m, n) has
-    `|r_i|`, which may be scaled to the new row; `weights` are numbers of copies of the training rows.
+    `|r_i|`, which may be scaled for each new row; `weights` has the number of copies that each training row stands for.
     """
     upper = score_thresholds(centre + lengths, coverage, weights)
     return -score_thresholds(lengths - centre, coverage, weights), upper
@@ -143,7 +143,7 @@ def check_coverage(coverage: float) -> None:
 
 
 def adaptive_scores(probabilities: np.ndarray, u: np.ndarray | float = 1.0) -> np.ndarray:
-    """Return the score of every class on every row; `u` is one number, or one for each row."""
+    """Return the score of every class for every row; `u` is one fraction, or one fraction for each row."""
     p = np.asarray(probabilities, dtype=np.float64)
     order = np.argsort(-p, axis=1, kind="stable")
     sorted_p = np.take_along_axis(p, order, axis=1)
@@ -162,7 +162,7 @@ def prediction_sets(
     per_class: bool = False,
     random_state: Any = None,
 ) -> np.ndarray:
-    """Return which classes are in the set of each new row, from the scores of the true classes `codes` of unseen rows."""
+    """Return a mask of the classes in the set of each new row, from scores of the true classes `codes` of left-out rows."""
     groups = [true_scores[codes == c] for c in range(probabilities.shape[1])] if per_class else [true_scores]
     limits = [score_thresholds(group[None, :], coverage)[0] for group in groups]
     fraction = check_random_state(random_state).random_sample(len(probabilities))

@@ -1,24 +1,24 @@
-"""Leave-one-out predictions without refitting, and the selection of C and the kernel by them.
+"""Leave-one-out predictions without refitting, and selection of C and the kernel by leave-one-out scores.
 
-For the least-squares system `M [a; b] = [z; 0]` with the bordered matrix `M`, the model fitted without row i predicts
+Let `M` be `A = K + diag(1 / (C w))` bordered by ones, and let `M [a; b] = [z; 0]`. The model fitted without row i predicts
 
     f_-i(x_i) = z_i - a_i / (M^-1)_ii,     (M^-1)_ii = (A^-1)_ii - u_i^2 / sum u,     u = A^-1 1
 
-for row i, exactly and with weights (Cawley and Talbot 2004). With `A = L L^T`, the diagonal of `A^-1` is the squared column
-norms of `L^-1`: `2 n^3 / 3` operations in all. If the kernel matrix does not fit the memory, the diagonal of `A^-1` is
-estimated from solves with random signs.
+for row i, exactly and with weights (Cawley and Talbot 2004). With `A = L L^T`, the diagonal of `A^-1` has the squared column
+norms of `L^-1`, in `2 n^3 / 3` operations. If the kernel matrix does not fit the memory, the diagonal is estimated from the
+solutions for right-hand sides of random signs.
 
 A row of weight `w > 1` stands for `w` copies, one of which is left out: with `g = 1 / C` and smoothing weights `h`,
 
     r_i = g a_i / (w - 1 + g (M^-1)_ii / w)            f_-i(x) = f(x) - g a_i / (w (w - 1) + g (M^-1)_ii) h_i(x)
 
-`select_model` selects C and the kernel by these scores. One eigendecomposition `K = Q diag(lambda) Q^T` for each kernel
-gives the model and the leave-one-out scores of every `C`: `A^-1` has the same eigenvectors with the eigenvalues
-`1 / (lambda + 1/C)`. Cost: O(n^3) for each kernel, O(n^2) for each `C`, and 24 n^2 bytes. If these exceed the memory budget,
-the matrix of each `C` is factored: O(n^3) for each `C`, and 8 n^2 bytes.
+`select_model` selects C and the kernel by leave-one-out scores. One eigendecomposition `K = Q diag(lambda) Q^T` for each
+kernel gives the model and the leave-one-out scores of every `C`: `A^-1` has the same eigenvectors with the eigenvalues
+`1 / (lambda + 1/C)`. Cost: O(n^3) for each kernel, O(n^2) for each `C`, and 24 n^2 bytes. If 24 n^2 bytes exceed the memory
+budget, the matrix of each `C` is factored: O(n^3) for each `C`, and 8 n^2 bytes.
 
-The smallest error of many settings is optimistic. `optimism` draws bootstrap samples of the rows, selects the setting that
-is best on the drawn rows, and measures its error on the other rows.
+The smallest leave-one-out error of many settings is lower than the error on new rows. `optimism` draws bootstrap samples of
+the rows, selects the best setting on the drawn rows, and measures the error of this setting on the other rows.
 
 References: Cawley and Talbot, "Fast exact leave-one-out cross-validation of sparse least-squares support vector machines",
 2004; Tsamardinos, Greasidou and Borboudakis, "Bootstrapping the out-of-sample predictions for efficient and accurate
@@ -51,7 +51,7 @@ from gramless.linalg.tuning import TUNING as LINALG_TUNING
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """Effect of leaving out each row: its residual, and the change of other predictions."""
+    """Effect of leaving out each row: the leave-one-out residual of the row, and the change of other predictions."""
 
     residuals: np.ndarray
     """`y_i - f_-i(x_i)`, of shape (n, k)."""
@@ -62,7 +62,7 @@ class LeaveOneOut:
 
     @property
     def copies(self) -> np.ndarray | None:
-        """Weights of the rows; None if all are one."""
+        """Weights of the rows; None if all weights are one."""
         return None if (self.weights == 1).all() else self.weights
 
     @classmethod
@@ -98,14 +98,14 @@ def dense_fit(Z: np.ndarray, solution: np.ndarray, diagonal: np.ndarray, interce
 
 
 def scores_without_each_row(Z: np.ndarray, coef: np.ndarray, diagonal: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Return `f_-i(x_i)` from the coefficients, the diagonal of `A^-1` and `u = A^-1 1`."""
+    """Return the leave-one-out scores `f_-i(x_i)` from the coefficients, the diagonal of `A^-1` and `u = A^-1 1`."""
     return Z - coef / (diagonal - u**2 / u.sum())[:, None]
 
 
 def leave_one_out_scores(
     op: KernelOperator, Z: np.ndarray, coef: np.ndarray, plan: SolverPlan | None, *, random_state: Any = None
 ) -> np.ndarray:
-    """Return the leave-one-out scores of the rows; with a plan, the diagonal of the inverse is estimated."""
+    """Return the leave-one-out scores of the rows; with a `plan`, an iterative solver estimates the scores."""
     if plan is None:
         diagonal, u = exact_diagonal(op)
     else:
@@ -118,7 +118,7 @@ def leave_one_out_scores(
 
 
 def solve_dense(A: np.ndarray, Z: np.ndarray) -> DenseFit | None:
-    """Solve with the matrix `A = K + diag(ridge)`, which is overwritten; None if it cannot be factored."""
+    """Return the fit for the matrix `A = K + diag(ridge)`, which is overwritten; None if `A` cannot be factored."""
     inverse = inverse_factor(A)
     if inverse is None:
         return None
@@ -133,7 +133,7 @@ def solve_dense(A: np.ndarray, Z: np.ndarray) -> DenseFit | None:
 
 def inverse_factor(A: np.ndarray) -> np.ndarray | None:
     """Return the lower triangular `L^-1` of `A = L L^T` in the memory of `A`; None if `A` is not positive definite."""
-    # LAPACK is column-major: the transpose is the same symmetric matrix without a copy.
+    # LAPACK needs a column-major array. The transpose of the symmetric row-major array is column-major, without a copy.
     factor = A.T if A.flags.c_contiguous else np.asfortranarray(A.T)
     if factor_lower_in_place(factor) or invert_lower_in_place(factor):
         return None
@@ -161,7 +161,7 @@ def diagonal_and_u(inverse: Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def diagonal_probes(n: int, rng: np.random.RandomState) -> np.ndarray:
-    """Return the right-hand sides of the estimate: columns of random signs, and a column of ones."""
+    """Return the right-hand sides for the estimate of the diagonal: columns of random signs, and a column of ones."""
     return np.column_stack([rng.choice(np.array([-1.0, 1.0]), size=(n, LINALG_TUNING.n_probes)), np.ones(n)])
 
 
@@ -169,11 +169,12 @@ def diagonal_from_probes(op: KernelOperator, probes: np.ndarray, W: Array) -> tu
     """Return the mean of `s * A^-1 s` over the random signs `s`, and `A^-1 1`, from the solutions `W` for the probes."""
     solution = xa.to_numpy(W)
     samples = probes[:, :-1] * solution[:, :-1]
-    # No diagonal entry of the inverse is below the inverse of the entry of A; the noise must not cross that bound.
+    # A diagonal entry of `A^-1` is at least the inverse of the diagonal entry of `A`; noise must not violate this bound.
     floor = 1.0 / xa.to_numpy(op.diag()).astype(np.float64)
     u = solution[:, -1].astype(np.float64)
     diagonal = np.maximum(np.mean(samples, axis=1), floor + u**2 / u.sum())
-    # Callers divide by these entries, and the mean of 1 / p exceeds one over the mean by var(p) / p^2.
+    # Callers divide by the entries p. The mean of 1 / p exceeds one over the mean by the fraction var(p) / p^2, which is
+    # corrected.
     return diagonal + np.var(samples, axis=1, ddof=1) / samples.shape[1] / diagonal, u
 
 
@@ -188,7 +189,7 @@ def leave_one_out_on_demand(
     budget: int,
     tuning: InferenceTuning = TUNING,
 ) -> np.ndarray | None:
-    """Return exact leave-one-out scores of the points, or None if they would cost more than the fit.
+    """Return exact leave-one-out scores of the points, or None if the scores would cost more than the fit.
 
     A row of weight w stands for w copies, one of which is left out.
     """
@@ -206,7 +207,7 @@ def leave_one_out_on_demand(
 def scores_without_one_copy(
     Z: np.ndarray, scores: np.ndarray, coef: np.ndarray, C: float, weights: np.ndarray | None
 ) -> np.ndarray:
-    """Convert leave-one-out scores to those in which one of the w copies of a row of weight w is left out instead of all."""
+    """Convert scores for which all w copies of a row of weight w are left out to scores for which one copy is left out."""
     if weights is None:
         return scores
     residuals = Z - scores
@@ -218,7 +219,7 @@ def scores_without_one_copy(
 
 @dataclass
 class Selection:
-    """The model with the largest leave-one-out score of the kernels compared so far."""
+    """Model with the largest leave-one-out score among the kernels that were compared so far."""
 
     scores: np.ndarray
     """Score of each kernel and each C, NaN for kernels that were not compared."""
@@ -242,8 +243,8 @@ def select_model(
 ) -> Selection:
     """Compare all kernels and all `Cs` on the rows of positive weight.
 
-    `score(loo, rows, weights)` is larger for better leave-one-out scores. `callback` is called after each kernel; the
-    comparison ends if it returns True.
+    `score(loo, rows, weights)` is a metric of leave-one-out scores, where larger is better. `callback` is called after each
+    kernel; the comparison ends if the callback returns True.
     """
     rows = np.arange(X.shape[0]) if weights is None else np.flatnonzero(weights)
     if len(rows) < 2:
@@ -290,7 +291,7 @@ def select_model(
 def path_by_eigenvectors(
     points: Array, kernel: Kernel, Z: np.ndarray, Cs: np.ndarray, weights: np.ndarray | None, intercept: bool
 ) -> Iterator[DenseFit | None]:
-    """Yield the model and the leave-one-out scores for every `C`; None if the matrix is not positive definite."""
+    """Yield the model and its leave-one-out scores for every `C`, or None if the matrix is not positive definite."""
     n = len(Z)
     root = np.ones(n) if weights is None else np.sqrt(weights)
     K = KernelOperator(points, kernel).dense(np.float64)
@@ -319,7 +320,7 @@ def path_by_eigenvectors(
 def _path_by_factorisations(
     points: Array, kernel: Kernel, Z: np.ndarray, Cs: np.ndarray, weights: np.ndarray | None, intercept: bool
 ) -> Iterator[DenseFit | None]:
-    """Yield the model and the leave-one-out scores for every `C`; None if the matrix is not positive definite."""
+    """Yield the model and its leave-one-out scores for every `C`, or None if the matrix is not positive definite."""
     for C in Cs:
         ridge = 1.0 / (C * (np.ones(len(Z)) if weights is None else weights))
         try:

@@ -1,7 +1,7 @@
 """Gaussian process whose posterior mean is the prediction of a least-squares model.
 
 Least squares with kernel `K` and ridge `1 / C` is the posterior mean of a Gaussian process with covariance `s K`, noise
-variance `s / (C w_i)` and, with an intercept, a constant of unknown size. With `A = K + diag(1 / (C w))`, `u = A^-1 1`,
+variance `s / (C w_i)` and, with an intercept, a constant with a flat prior. With `A = K + diag(1 / (C w))`, `u = A^-1 1`,
 `t = sum u`:
 
     var f(x) / s = k(x, x) - k(x)^T A^-1 k(x) + (1 - u^T k(x))^2 / t          (the last term with an intercept only)
@@ -14,17 +14,17 @@ row, 8 n^2 bytes. `IterativePosterior` is for more rows. With the j-th iterate `
 
     k(x)^T v_j  ->  k(x)^T A^-1 k(x)
 
-grows with every iteration towards the exact value, so the variance decreases. The missing part is `r^T A^-1 r` for the
-residual `r`. The preconditioner `P`, which each iteration applies to `r` anyway, bounds it:
+grows with every iteration towards the exact value, so the computed variance decreases. The missing part is `r^T A^-1 r` for
+the residual `r`. The preconditioner `P`, which each iteration applies to `r` anyway, gives an upper bound:
 
     r^T A^-1 r <= r^T P^-1 r (ridge + damping) / ridge          since A >= P - damping
 
-From the second iteration on, the rest of a geometric series is a better estimate if the damping is large. The iterations end
-when the smaller of the two is at most `tol` of every variance, and that value is subtracted. All new rows of a batch are
-solved together. The diagonal of the inverse is estimated with random signs, which share the products of the first batch.
-With so many rows, leaving one out changes no other prediction, and the interval is that of the plain jackknife. The log
-determinant is `E n sum_j tau_j^2 log theta_j` over random signs, with eigenvalues `theta` and first components `tau` of the
-tridiagonal matrices of Lanczos' method. Cost: O(n^2 (d + m)) for each iteration and batch of m new rows.
+From the second iteration on, the rest of a geometric series is a better estimate of the missing part if the damping is
+large. The iterations end when the smaller of bound and estimate is at most `tol` times each variance; the smaller value is
+subtracted. All new rows of a batch are solved together. The first batch also solves for random signs, which estimate the
+diagonal of the inverse. With so many rows, leaving out a row hardly changes other predictions, so the plain jackknife is
+used. The log determinant is `E n sum_j tau_j^2 log theta_j` over random signs, with eigenvalues `theta` and first components
+`tau` of the tridiagonal matrices of Lanczos' method. Cost: O(n^2 (d + m)) for each iteration and batch of m new rows.
 
 References: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections 2.2, 2.7 and 5.4; Gardner et
 al., "GPyTorch: blackbox matrix-matrix Gaussian process inference", 2018; Ubaru, Chen, Saad, "Fast estimation of tr(f(A)) via
@@ -60,7 +60,7 @@ from gramless.linalg.solvers import CG, solve
 from gramless.linalg.tuning import TUNING as LINALG_TUNING
 from gramless.linalg.tuning import LinalgTuning
 
-# Arrays of new rows by training rows in float64: kernel values, two solutions, their copies, smoothing weights.
+# Number of arrays of new rows by training rows in float64: kernel values, two solutions, their copies, smoothing weights.
 _COPIES_OF_NEW_ROWS = 8
 
 
@@ -84,7 +84,7 @@ class LeastSquaresModel:
 
 
 class _Posterior(GaussianProcess):
-    """Quantities of the process that follow from the diagonal of `A^-1` and from `u = A^-1 1`."""
+    """Quantities of a Gaussian process that follow from the diagonal of `A^-1` and from `u = A^-1 1`."""
 
     model: LeastSquaresModel
     op: KernelOperator
@@ -102,12 +102,12 @@ class _Posterior(GaussianProcess):
 
     @property
     def inverse_diagonal(self) -> np.ndarray:
-        """`p`: diagonal of the inverse of the matrix that is bordered by ones if the model has an intercept."""
+        """`p`: diagonal of the inverse of `A`, which is bordered by ones if the model has an intercept."""
         diagonal, u = self.inverse_diagonal_and_u
         return diagonal - u**2 / u.sum() if self.model.fit_intercept else diagonal
 
     def batches(self, X: Array, *, variances: bool = True) -> Iterator[ProcessBatch]:
-        """Yield the posterior at new rows, in the precision of the operator, in batches.
+        """Yield the posterior at new rows in batches, in the precision of the operator.
 
         Without `variances`, an iterative posterior needs no iterations, and its variances are NaN.
         """
@@ -118,7 +118,7 @@ class _Posterior(GaussianProcess):
             prior = xa.to_numpy(model.kernel.diag(part)).astype(np.float64)
             explained, weights = self._solved(K, prior, variances)
             left, values = prior - explained, xa.to_numpy(K).astype(np.float64)
-            if model.fit_intercept and (variances or weights is not None):  # else `u` would take iterations
+            if model.fit_intercept and (variances or weights is not None):  # otherwise computing `u` may take iterations
                 missing = 1.0 - values @ self.u
                 left = left + missing**2 / self.u.sum()
                 weights = None if weights is None else weights + np.outer(missing, self.u / self.u.sum())
@@ -137,7 +137,7 @@ class _Posterior(GaussianProcess):
 
     @cached_property
     def scale(self) -> np.ndarray:  # type: ignore[override]
-        """`s` for each output: the mean squared leave-one-out residual relative to that of a process with `s = 1`."""
+        """`s` for each output: the mean squared leave-one-out residual, divided by its expected value for `s = 1`."""
         squares = np.asarray(self.model.coef, dtype=np.float64) ** 2 / self.inverse_diagonal[:, None]
         return np.average(squares, axis=0, weights=self.model.weights)
 
@@ -151,9 +151,9 @@ class _Posterior(GaussianProcess):
 
     @cached_property
     def log_likelihood(self) -> tuple[np.ndarray, float]:
-        """(Restricted) log marginal likelihood of each output, and the standard error of its random part.
+        """(Restricted) log marginal likelihood of each output, and the standard error of the estimated part.
 
-        It is infinite for an output that the constant fits exactly, whose process has the scale zero.
+        The likelihood is infinite for an output that the constant fits exactly, where the scale is zero.
         """
         determinant, error = self._log_determinant()
         coef = self.model.coef.astype(np.float64)
@@ -173,7 +173,7 @@ class _Posterior(GaussianProcess):
 
 
 class ExactPosterior(_Posterior):
-    """The posterior by one Cholesky factorisation."""
+    """Posterior computed by one Cholesky factorisation."""
 
     def __init__(self, model: LeastSquaresModel, budget: int | None = None):
         self.model = model
@@ -209,10 +209,10 @@ class ExactPosterior(_Posterior):
 
 
 class IterativePosterior(_Posterior):
-    """The posterior by conjugate gradients, within `budget` bytes.
+    """Posterior computed by conjugate gradients, within `budget` bytes.
 
     The iterations end when the estimated error of every variance is at most `tuning.variance_tol` times the variance; the
-    relative error of a standard deviation is half of that.
+    relative error of a standard deviation is half of this error.
     """
 
     def __init__(self, model: LeastSquaresModel, budget: int, *, random_state: Any = None, tuning: InferenceTuning = TUNING):
@@ -236,7 +236,7 @@ class IterativePosterior(_Posterior):
         forms = _QuadraticForms(columns, self.op, self.preconditioner)
 
         def missing_fraction(values: np.ndarray) -> np.ndarray:
-            """Missing part relative to the variance of a new row, or to the form of a probe."""
+            """Return the missing part divided by the variance of a new row, or by the form of a random-sign column."""
             total = np.append(np.maximum(prior - values[:m], 1e-6 * prior), np.maximum(values[m:], 1e-300))
             return forms.missing / total
 
@@ -286,25 +286,25 @@ class IterativePosterior(_Posterior):
 def make_posterior(
     model: LeastSquaresModel, budget: int, *, random_state: Any = None, tuning: LinalgTuning = LINALG_TUNING
 ) -> ExactPosterior | IterativePosterior:
-    """Return the process by a factorisation if that fits the budget, else by conjugate gradients."""
+    """Return the process by a factorisation if the factor fits the budget, else by conjugate gradients."""
     n, d = model.points.shape
     fits = n <= tuning.exact_leave_one_out_max_rows and ExactPosterior.memory(n, d, model.device).nbytes <= budget
     return ExactPosterior(model, budget) if fits else IterativePosterior(model, budget, random_state=random_state)
 
 
 class _QuadraticForms:
-    """The forms `b^T A^-1 b` of all columns `b` during conjugate gradients, and their missing parts.
+    """Quadratic forms `b^T A^-1 b` of all columns `b` during conjugate gradients, and the missing parts of the forms.
 
     An instance is passed to CG as the preconditioner, so that it receives every residual. For an iterate `w` with the
-    residual `r = b - A w`, `w^T (b + r)` is `b^T A^-1 b` minus the squared error of `w` in the norm of `A`, whatever the
-    first iterate was; `w^T b` alone is that only if the first iterate is zero.
+    residual `r = b - A w`, `w^T (b + r)` is `b^T A^-1 b` minus the squared error of `w` in the norm of `A`, for any first
+    iterate; `w^T b` has this property only if the first iterate is zero.
     """
 
     def __init__(self, columns: Array, op: KernelOperator, preconditioner: NystromPreconditioner | None):
         self.columns = xa.astype(columns, np.float64)
         self.preconditioner = preconditioner
         ridge = float(xa.to_numpy(op.ridge).min())
-        # Without a preconditioner the form is r^T r, and A is at least the ridge.
+        # Without a preconditioner the form is r^T r, and the eigenvalues of A are at least the ridge.
         self.bound = 1.0 / ridge if preconditioner is None else 1.0 + preconditioner.damping / ridge
         self.residual_forms: list[np.ndarray] = []
         self.values = np.zeros(columns.shape[1])

@@ -2,11 +2,11 @@
 
     "softmax"      exp(s_c) / sum_j exp(s_j), without any fitted parameter
     "temperature"  the softmax of s / T, with T fitted to scores of rows that the model did not see
-    "sigmoid"      1 / (1 + exp(a_c s_c + b_c)) for each class, fitted to such scores, normalised to sum to one
+    "sigmoid"      1 / (1 + exp(a_c s_c + b_c)) for each class, normalised to sum to one; a and b are fitted like T
     "auto"         "temperature" if leave-one-out scores cost no more than the fit, else "softmax"
     False          no `predict_proba`
 
-Leave-one-out scores exist for exact least-squares solutions only. Estimators without them accept a subset:
+Leave-one-out scores exist for exact least-squares solutions only. Other estimators accept a subset of the methods:
 
     LSSVC                              all
     NystromLSSVC, FourierLSSVC         "softmax" and False; "temperature" and "sigmoid" from the sums over the rows
@@ -17,10 +17,10 @@ Leave-one-out scores exist for exact least-squares solutions only. Estimators wi
 None of the methods changes `predict`.
 
 The temperature is the maximum likelihood estimate; one pseudo-row, spread evenly over all rows and classes, keeps it
-positive if the scores order a few rows perfectly. The likelihood is concave in `1 / T`, so its derivative has one root:
-O(n k) for each of about forty steps. The sigmoids are fitted by Newton's method in a trust region: O(n) for each of about
-ten steps. `couple` combines the probabilities `r_ij = P(i | i or j)` of all pairs of classes by minimising
-`sum_ij (r_ji p_i - r_ij p_j)^2` over the simplex: one linear system of k + 1 unknowns for each row.
+positive if the scores separate the classes of a few rows perfectly. The log likelihood is concave in `1 / T`, so its
+derivative has one root, found in about forty steps of O(n k). The sigmoids are fitted by Newton's method in a trust region:
+O(n) for each of about ten steps. `couple` combines the probabilities `r_ij = P(i | i or j)` of all pairs of classes by
+minimising `sum_ij (r_ji p_i - r_ij p_j)^2` over the simplex: one linear system of k + 1 unknowns for each row.
 
 References: Guo, Pleiss, Sun, Weinberger, "On calibration of modern neural networks", 2017; Platt, "Probabilistic outputs for
 support vector machines", 1999; Lin, Lin, Weng, "A note on Platt's probabilistic outputs", 2007; Wu, Lin, Weng, "Probability
@@ -44,7 +44,7 @@ from gramless.inference.intervals import adaptive_scores
 METHODS = ("auto", "softmax", "sigmoid", "temperature")
 """All methods that convert scores to probabilities."""
 LEAVE_ONE_OUT_METHODS = ("sigmoid", "temperature")
-"""Methods that are always fitted to leave-one-out scores; `"auto"` is fitted to them only if they are cheap."""
+"""Methods that are always fitted to leave-one-out scores; `"auto"` is fitted to these scores only if they are cheap."""
 
 # Clipping of pairwise probabilities, as in LIBSVM.
 _MIN_PAIRWISE_PROBABILITY = 1e-7
@@ -65,10 +65,10 @@ def has_probabilities(estimator: Any) -> bool:
 def probabilities(
     scores: np.ndarray, *, multilabel: bool = False, sigmoids: np.ndarray | None = None, temperature: Any = 1.0
 ) -> np.ndarray:
-    """Return probabilities of classes, which sum to one, or of the labels of a multilabel problem, which need not.
+    """Return class probabilities, which sum to one, or label probabilities of a multilabel problem, which need not.
 
-    They are sigmoids if these are given, else a softmax (for labels a logistic function) of the scores divided by the
-    temperature.
+    The probabilities are sigmoids of the scores if `sigmoids` are given, else a softmax (for labels a logistic function) of
+    the scores divided by the temperature.
     """
     scores = scores.astype(np.float64)
     if multilabel:
@@ -127,7 +127,7 @@ def calibrate(
 
 
 def centred_scores(scores: np.ndarray) -> np.ndarray:
-    """Return scores with one column for each class; a single score for two classes becomes minus and plus its half."""
+    """Return scores with one column for each class; a single score `s` for two classes is converted to `-s / 2, s / 2`."""
     scores = np.asarray(scores, dtype=np.float64).reshape(len(scores), -1)
     return np.column_stack([-scores[:, 0], scores[:, 0]]) / 2 if scores.shape[1] == 1 else scores
 
@@ -142,7 +142,7 @@ def fit_temperature(scores: np.ndarray, codes: np.ndarray, weights: np.ndarray |
         return 1.0
 
     def slope(beta: float) -> float:
-        """Return the derivative of minus the log likelihood: the expected score minus that of the true class."""
+        """Return the derivative of minus the log likelihood: the expected score minus the score of the true class."""
         expected = np.sum(softmax(s * (beta / scale), axis=1) * s, axis=1)
         return float(w @ (expected - s[rows, codes]) + w @ (expected - s.mean(axis=1)) / w.sum())
 
@@ -161,7 +161,7 @@ def fit_sigmoid(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray | 
     t = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
 
     size = np.abs(s).max() or 1.0
-    s = s / size  # scores of any size have the same curvature
+    s = s / size  # so that convergence does not depend on the scale of the scores
 
     def loss(x: np.ndarray) -> float:
         f = x[0] * s + x[1]
@@ -182,7 +182,7 @@ def fit_sigmoid(scores: np.ndarray, positive: np.ndarray, weights: np.ndarray | 
 
 
 def fit_sigmoids(scores: np.ndarray, codes: np.ndarray, n_classes: int, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return rows `(a, b)`: one sigmoid for each class, or one for the second of two classes."""
+    """Return rows `(a, b)`: one sigmoid for each class, or one sigmoid for the second of two classes."""
     columns = [1] if n_classes == 2 else range(n_classes)
     scores = scores.reshape(len(codes), -1)
     return np.array([fit_sigmoid(scores[:, j], codes == c, weights) for j, c in enumerate(columns)])
