@@ -79,7 +79,7 @@ def invert_lower_in_place(L: np.ndarray) -> int:
 
 
 def _invert_recursively(L: np.ndarray, start: int, size: int) -> int:
-    """Invert the diagonal block of `size` rows from row `start`. (A nested function would keep `L` in a reference cycle.)"""
+    """Invert the diagonal block of `size` rows from row `start`. (A recursive closure would keep `L` in memory.)"""
     if size <= TUNING.recursion_rows[0]:
         failed = _call("trtri", [b"L", b"N"], L, start, size)
         return failed and failed + start

@@ -96,7 +96,7 @@ def free_memory(device: str = "cpu", cgroup: str = "/sys/fs/cgroup") -> int:
     ):
         try:
             with open(f"{cgroup}{folder}/{limit}") as a, open(f"{cgroup}{folder}/{used}") as b:
-                # The used memory includes inactive page cache, which the kernel frees on demand.
+                # The used memory includes inactive page cache, which the operating system frees on demand.
                 left = int(a.read()) - int(b.read()) + _field(f"{cgroup}{folder}/memory.stat", cached)
         except (OSError, ValueError):  # the cgroup does not exist, or its limit is "max" (no limit)
             continue

@@ -137,7 +137,7 @@ def _describe(column: pd.Series, kind: str) -> dict[str, Any]:
         counts = known.value_counts()
         levels = {str(level): int(count) for level, count in counts.iloc[:_STORED_LEVELS].items()}
         return record | {"typical": str(counts.index[0]), "levels": levels, "distinct": len(counts)}
-    # The lower of two middle values, because the mean of two integers may be a value that the column does not have.
+    # The median is the lower of two middle values, because the mean of two values may not occur in the column.
     ends = {"low": known.min(), "high": known.max(), "typical": known.quantile(0.5, interpolation="lower")}
     if kind == "date":
         return record | {key: moment.isoformat() for key, moment in ends.items()}

@@ -59,7 +59,7 @@ _SAMPLE_SHARE = 12
 _COPIES = 4
 # Number of bytes at the start of a text file from which the number of its lines is estimated.
 _PROBED_BYTES = 1 << 20
-# A text file is read at once, without an estimate of its memory, if its size times this number is below the memory budget. A
+# A text file is read without a previous estimate of its memory if its size times this number is below the memory budget. A
 # compressed text file may be up to twenty times smaller than its text.
 _SMALL_SHARE = 1000
 # Options of `gramless train` that need all rows in memory.

@@ -15,9 +15,9 @@ the model of `NystromLSSVC` on the same points.
 
 A regressor subtracts the mean of the targets, estimated on a sample of the rows, before the first step.
 
-All classes share the points and the kernel values of a batch (`LandmarkMap`, `GradientDescent`). The kernel values cost
-O(beta d) for each row, in every epoch or only once if all values fit into half of the memory budget. The penalty costs
-O(beta^2) every few batches.
+A multi-class model has one set of points, and the kernel values of a batch are used for all classes (`LandmarkMap`,
+`GradientDescent`). The kernel values cost O(beta d) for each row, in every epoch or only once if all values fit into half of
+the memory budget. The penalty costs O(beta^2) every few batches.
 """
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, Base
             in_memory, memory = False, planned(allowed + counted)
         memory.parts = {**memory.parts, **parts, "data" if counts_rows else "windows": rows if in_memory else 0}
         memory.check(budget, advice)
-        # A budget derived from the free memory is not stored, because equal models would then differ.
+        # A budget derived from the free memory varies between runs; as a stored parameter it would make equal models differ.
         if "memory_budget" in estimator.get_params() and estimator.memory_budget is None and self.memory_budget is not None:
             estimator.set_params(memory_budget=allowed)
         return estimator, in_memory, memory

@@ -145,7 +145,7 @@ class OnePassProcess(GaussianProcess):
             yield ProcessBatch(_values(self.model, block), found, smoothing)
 
     def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
-        """Return the ratios of the standard deviations of values at new rows and at stored rows, of shape (m, n)."""
+        """Return the standard deviation at each of m new rows divided by that at each of n stored rows, as (m, n)."""
         own = self.process.ridge / self.freedom + self.unexplained
         return np.sqrt((batch.variances + self.process.ridge)[:, None] / own)
 

@@ -68,7 +68,7 @@ class GaussianProcess:
         raise NotImplementedError
 
     def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
-        """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
+        """Return the standard deviation at each of m new rows divided by that at each of n training rows, as (m, n)."""
         raise NotImplementedError
 
 

@@ -4,9 +4,9 @@ Let `M` be `A = K + diag(1 / (C w))` bordered by ones, and let `M [a; b] = [z; 0
 
     f_-i(x_i) = z_i - a_i / (M^-1)_ii,     (M^-1)_ii = (A^-1)_ii - u_i^2 / sum u,     u = A^-1 1
 
-for row i, exactly and with weights (Cawley and Talbot 2004). With `A = L L^T`, the diagonal of `A^-1` has the squared column
-norms of `L^-1`, in `2 n^3 / 3` operations. If the kernel matrix does not fit the memory, the diagonal is estimated from the
-solutions for right-hand sides of random signs.
+for row i, exactly and with weights (Cawley and Talbot 2004). With `A = L L^T`, the entries of the diagonal of `A^-1` are
+the squared column norms of `L^-1`, which take `2 n^3 / 3` operations. If the kernel matrix does not fit the memory, the
+diagonal is estimated from the solutions for right-hand sides of random signs.
 
 A row of weight `w > 1` stands for `w` copies, one of which is left out: with `g = 1 / C` and smoothing weights `h`,
 

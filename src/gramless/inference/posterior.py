@@ -142,7 +142,7 @@ class _Posterior(GaussianProcess):
         return np.average(squares, axis=0, weights=self.model.weights)
 
     def width_ratios(self, batch: ProcessBatch) -> np.ndarray:
-        """Return the ratios of the standard deviations of values at new rows and at training rows, of shape (m, n)."""
+        """Return the standard deviation at each of m new rows divided by that at each of n training rows, as (m, n)."""
         # Variance of a single value predicted from the other rows; a row of weight w is the mean of w values.
         weights = 1.0 if self.model.weights is None else np.asarray(self.model.weights, dtype=np.float64)
         own = 1.0 / self.inverse_diagonal + self.model.ridge * (1.0 - 1.0 / weights)

@@ -70,7 +70,7 @@ class Kernel(BaseEstimator):
         return 0
 
     def accepts_grid(self, rows: GridRows) -> bool:
-        """Return whether the kernel accepts rows stored as bytes.
+        """Return whether the kernel accepts `GridRows` (rows stored as bytes).
 
         Parameters
         ----------

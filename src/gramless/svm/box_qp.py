@@ -19,9 +19,9 @@ Classification has `linear = 0`, the box `[0, w_i]` or `[-w_i, 0]` by the label,
 `sum |beta|` is the margin rho, and the solution divided by rho is that of the classifier with `C = 1 / rho`. Regression has
 `linear = y`, the box `[-C_i, C_i]` and `half = nu sum C_i / 2`; the multiplier is the half width of the tube.
 
-Both variables of a moved pair are non-negative, or both are non-positive. The slopes of the variables of one sign are
-measured from the middle of the interval that the bounds of these variables admit, so that violations of both signs are
-comparable. If `nu` requires a tube of negative width, the problem without a tube is solved, with a smaller sum `half`.
+Only two variables of the same sign (or zero) are moved together, so both sums stay fixed. The slopes of the variables of
+one sign are measured from the middle of the interval that the bounds of these variables admit, so that violations of both
+signs are comparable. If `nu` requires a tube of negative width, the problem without a tube is solved with a smaller `half`.
 
 References for `nu`: Schölkopf, Smola, Williamson and Bartlett (2000), New support vector algorithms; Chang and Lin (2001).
 """

@@ -41,7 +41,7 @@ def _set_offsets(
 
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
 def _extremes(slope, rise, fall, start, stop, tops):
-    """Store the largest upward slope of a block of variables in `tops`; return the smallest downward slope of the block."""
+    """Store the largest slope for a step up in a block of variables in `tops`; return the smallest slope for a step down."""
     top, bottom = -_EXCLUDED, _EXCLUDED
     for k in range(np.uint64(start), np.uint64(stop)):
         top = larger(top, slope[k] + rise[k])

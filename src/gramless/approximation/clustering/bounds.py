@@ -105,7 +105,7 @@ class AngleBounds:
     def _assign_fully(
         self, rows: slice, idx: np.ndarray, points: np.ndarray, centres: np.ndarray, buffer: np.ndarray
     ) -> None:
-        """Compute the labels and exact bounds of the rows `idx` of a tile with the full product."""
+        """Compute the labels and exact bounds of the rows `idx` of a tile from the products with all centroids."""
         all_rows = np.arange(len(points))
         label = np.zeros(len(points), np.int64)
         best = np.full(len(points), -np.inf, self.X.dtype)

@@ -110,6 +110,6 @@ def _smallest(x: Tensor) -> float:
 
 
 def _sum_of_ratios(x: Tensor, points: np.ndarray, numerator: Tensor) -> Tensor:
-    """Return the sum over features of numerator / (x + point); features that are zero in row and point add zero."""
+    """Return the sum of `numerator / (x + point)` over the features; a feature that is 0 in both row and point adds 0."""
     total = (_each_point(x) + points[None, :, :]).op("Max", _smallest(x))
     return (numerator / total).sum(2, keepdims=False)

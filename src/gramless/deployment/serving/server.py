@@ -1,8 +1,8 @@
 """Run an application with uvicorn, and reject requests that must not reach the application.
 
-A page of another site can make a browser send requests to a server on the loopback interface. Requests must therefore name
-the host of the server (a defence against DNS rebinding), and rows that a browser sends for a page of another origin are
-rejected. Clients that do not send their headers in time are disconnected. On Ctrl-C or SIGTERM, running requests complete.
+A page of another site can make a browser send requests to a server on the loopback interface. Requests are rejected if their
+`Host` header does not name the server (a defence against DNS rebinding), or if a page of another origin sends rows.
+Clients that do not send their headers in time are disconnected. On Ctrl-C or SIGTERM, running requests complete.
 """
 
 from __future__ import annotations

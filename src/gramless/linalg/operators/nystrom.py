@@ -100,8 +100,8 @@ class LocalColumns(TallMatrix):
     """The columns `K(X, s)`, computed in this process: once with `store`, else at each use.
 
     If the columns are not stored, a `fused` product of `X` computes them from its rounded points. `landmarks` are row
-    numbers, and `dtype` is the precision of the data. `sums` is the dtype of the vectors that are multiplied: float64, or
-    float32 for fused products, which sum accurately.
+    numbers, and `dtype` is the precision of the data. Vectors are multiplied in the dtype `sums`: float64, or
+    float32 for fused products, whose sums are accurate.
     """
 
     def __init__(

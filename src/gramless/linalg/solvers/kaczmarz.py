@@ -13,8 +13,8 @@ Block matching pursuit fits the residual by one random block of columns at a tim
     Q = (A_s^T A_s)^-1 A_s^T R,   W_s <- W_s + Q,   R <- R - A_s Q
 
 with the `n x b` block `A_s` of columns. The residual `R = Z - A W` never grows. This is block coordinate descent for least
-squares. For a symmetric matrix a step reads the same rows as a Kaczmarz step, in the same time and memory, but projects the
-residual instead of `W`.
+squares. For a symmetric matrix `A_s^T` is a block of rows, so a step takes the time and memory of a Kaczmarz step, but
+projects the residual instead of `W`.
 
 Momentum improves a step of the pursuit by the directions of earlier steps and never increases the residual. A step reduces
 `R` along a direction `D` (one for each column). If `R` is orthogonal to the earlier directions `P_1, ..., P_m`, a step along
@@ -110,8 +110,8 @@ class Kaczmarz(BlockSolver):
             R = xa.take_rows(Z, idx) - A @ W
             Y = gram.solve(R)
             D = A.T @ Y
-            # For the solution W*, <W* - W, D> is known because A (W* - W) = R. The step therefore has the exact length, even
-            # if the jitter made D too short for the projection.
+            # For the solution W*, <W* - W, D> = <R, Y> because A (W* - W) = R. The best step along D is therefore
+            # D <R, Y> / <D, D>, which corrects a D that is too short because of the jitter.
             squares = column_dots(D, D)
             step = D * (column_dots(Y, R) / xp.where(squares > 0, squares, xp.ones_like(squares)))
             W = W + step

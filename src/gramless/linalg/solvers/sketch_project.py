@@ -1,7 +1,7 @@
 """Accelerated approximate sketch-and-project: block coordinate descent with a preconditioned block solve and momentum.
 
-Each step draws a block `B` of `b` rows, evaluates its equations at the extrapolated point `U`, solves the block
-approximately with the Nyström preconditioner of its diagonal block, and combines three sequences as in Nesterov's method:
+Each step draws a block `B` of `b` rows, computes their residual at the extrapolated point `U`, solves the block
+approximately with the Nyström preconditioner `P_B` of the diagonal block, and combines three sequences as Nesterov does:
 
     D = P_B^-1 (A[B] U - Z[B]) / L
     W = U - I_B D,    V = q V + (1 - q) U - g I_B D,    U = a V + (1 - a) W

@@ -135,7 +135,7 @@ class Learner(BaseEstimator, ABC):
         """Return the bytes of memory needed for `p` features, by purpose."""
 
     def optional_memory(self, feature_map: FeatureMap, p: int, size: PassSize, budget: int, left: int) -> dict[str, int]:
-        """Return the bytes of optional caches by purpose, given `left` free bytes of `budget`; an unused cache has 0."""
+        """Return the bytes of each optional cache (0 if unused), by purpose, if `left` bytes of `budget` are free."""
         return {}
 
     @abstractmethod
