@@ -28,8 +28,8 @@ class Checkpoint(BaseEstimator):
     """Save the state of a fit so that a killed process can continue.
 
     If the file exists, `fit` continues from the saved state and returns the bit-identical model of an uninterrupted fit. The
-    file is removed when the fit ends. The file of a fit with other data or parameters raises `ValueError`. If `random_state`
-    is None, the seed is derived from the data.
+    file is removed when the fit ends. `fit` raises `ValueError` if the file was saved with other data or parameters. If
+    `random_state` is None, the seed is derived from the data.
 
     Parameters
     ----------

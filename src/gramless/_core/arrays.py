@@ -1,7 +1,7 @@
 """Array operations that the array API standard lacks, for NumPy arrays, torch tensors and SciPy sparse matrices.
 
-Other modules call operations of the standard through `namespace(x)`. This module adds products into a given buffer, in-place
-elementwise functions, factorisations that overwrite their input, and copies between devices.
+Other modules call operations of the standard through `namespace(x)`. This module provides products written to a given
+buffer, in-place elementwise functions, factorisations that overwrite their input, and copies between devices.
 """
 
 from __future__ import annotations
@@ -417,7 +417,7 @@ def jittered_cholesky_copy(A: Array, jitter: float) -> Array:
     """Return the lower Cholesky factor of `A + jitter I` in one new matrix; `A` is unchanged, even after an error."""
     if not is_torch(A):
         return cholesky_(add_diagonal_(A + 0, jitter))
-    diagonal = A.diagonal().clone()  # torch writes the factor to a new matrix, so a copy of `A` would be a third matrix
+    diagonal = A.diagonal().clone()  # no full copy of `A`, to save memory: torch writes the factor to a new matrix
     try:
         return cholesky_(add_diagonal_(A, jitter))
     finally:

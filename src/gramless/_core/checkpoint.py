@@ -46,7 +46,7 @@ def _hashable(part: Any) -> Any:
     if isinstance(part, dict):
         return [(_hashable(key), _hashable(value)) for key, value in part.items()]
     if isinstance(part, FunctionType):
-        # By name alone, different functions with one name, such as all lambdas, would have equal hashes.
+        # The hash includes the code, because different functions can have the same name, such as all lambdas.
         closure = [cell.cell_contents for cell in part.__closure__ or ()]
         return [part.__qualname__, _hashable([part.__code__, part.__defaults__, part.__kwdefaults__, closure])]
     if isinstance(part, CodeType):
@@ -87,7 +87,7 @@ class StateFile:
         self.every = every
         if not self.path.parent.is_dir():
             raise FileNotFoundError(f"the folder of the checkpoint does not exist: {self.path.parent}")
-        # One lock object per path, which a thread can acquire twice: a fit that raised an error may not have released it.
+        # One lock object per path, which a thread can acquire again, because a failed fit releases it late (`__del__`).
         self._lock = FileLock(f"{self.path.resolve()}.lock", blocking=False, is_singleton=True)
         try:
             self._lock.acquire()

@@ -96,7 +96,7 @@ def inherit_parameter_docs(documented: type) -> Callable[[_Class], _Class]:
 
 
 def _merged_docstring(cls: type, *documented: type) -> str:
-    """Return the docstring of `cls`, completed by descriptions in its base classes and, of parameters, in `documented`."""
+    """Return the docstring of `cls` with missing descriptions from base classes and, for parameters, from `documented`."""
     described = ChainMap(*(_entries(source, "Parameters") for source in (*cls.__mro__, *documented)))
     attributes = ChainMap(*(_entries(base, "Attributes") for base in cls.__mro__))
     sections = {
@@ -110,7 +110,7 @@ def _merged_docstring(cls: type, *documented: type) -> str:
 
 
 def _entries(cls: type, section: str) -> dict[str, str]:
-    """Return the descriptions in one section of the docstring of a class, parameters or attributes, by name."""
+    """Return a dict of the descriptions in the section Parameters or Attributes of a class docstring, by name."""
     body = re.search(rf"\n{section}\n-+\n(.*?)(?=\n\n[A-Z]|$)", inspect.cleandoc(cls.__doc__ or ""), re.DOTALL)
     entries = re.findall(r"^\w.*(?:\n .*)*", body[1], re.MULTILINE) if body else []
     return {re.split(r"\W", entry)[0]: entry for entry in entries}
@@ -126,7 +126,7 @@ def _position(parameter: inspect.Parameter) -> int:
 
 
 def _url_parameters(estimator: Any) -> dict[str, str]:
-    """Return the public name of the class for its URL: `gramless` exports estimators, and packages export other classes."""
+    """Return the public name of the class for its URL: `gramless.<class>` for estimators, else `<package>.<class>`."""
     cls = type(estimator)
     package = cls.__module__.rpartition(".")[0]
     return {"public_name": f"{'gramless' if package == 'gramless.estimators' else package}.{cls.__name__}"}

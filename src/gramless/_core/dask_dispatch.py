@@ -43,7 +43,7 @@ def dispatch_fit(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def dispatch_prediction(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a prediction method so that it accepts dask collections, and models with `points_` on dask workers."""
+    """Decorate a prediction method so that `X`, or the attribute `points_` of the model, may be a dask collection."""
 
     @functools.wraps(method)
     def dispatch(self: Any, X: Any) -> Any:

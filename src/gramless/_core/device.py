@@ -18,10 +18,10 @@ class CUDA:
         Index of the device.
     precision : {"highest", "high", "medium"}, default="highest"
         Precision of products and predictions: float32, or a fused kernel on tensor cores with a relative error of about
-        3e-5 ("high") or 8e-4 ("medium"). Predict in the precision of the fit, to which the points were rounded.
+        3e-5 ("high") or 8e-4 ("medium"). Predict in the precision of the fit, because the points were rounded to it.
     storage : {None, "float16", "bfloat16"}, default=None
         Storage format of the cached kernel matrix; half precision takes half of the memory and rounds entries to 5e-4
-        (float16) or 4e-3 (bfloat16). None stores the dtype of the data.
+        (float16) or 4e-3 (bfloat16). None stores entries in the dtype of the data.
 
     See Also
     --------
@@ -59,5 +59,5 @@ def precision_of(device: Device) -> str:
 
 
 def storage_of(device: Device) -> str | None:
-    """Return the storage format of the cached kernel matrix; None stores the dtype of the data."""
+    """Return the storage format of the cached kernel matrix; None means the dtype of the data."""
     return device.storage if isinstance(device, CUDA) else None

@@ -7,8 +7,8 @@ sums of products of bytes, which vector instructions compute without rounding:
 
     <x_i, y_j> = scale_i scale_j <codes_i, codes_j> + offset_j sum(x_i) + offset_i scale_j sum(codes_j)
 
-The result is rounded once, from float64 to float32. A product of bytes by AVX-512 VNNI takes a third of the time of a
-float32 matrix product (measured by `benchmarks/cpu_products.py`).
+The result is rounded once, from float64 to float32. A matrix product of bytes by AVX-512 VNNI takes a third of the time
+of a float32 matrix product (measured by `benchmarks/cpu_products.py`).
 """
 
 from __future__ import annotations

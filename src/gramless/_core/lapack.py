@@ -39,7 +39,7 @@ def _checked(A: np.ndarray) -> np.ndarray:
 
 
 def _call(name: str, letters: list[bytes], A: np.ndarray, start: int = 0, size: int | None = None) -> int:
-    """Return the `info` of a LAPACK routine for the diagonal block of `size` rows from row `start`, by default for `A`."""
+    """Call a LAPACK routine for the diagonal block of `size` rows from row `start`, by default all of `A`; return `info`."""
     n = len(_checked(A))
     routine, integer = _routine(cython_lapack, _LETTER[A.dtype] + name, len(letters), 4)
     rows, leading, failed = integer(n if size is None else size), integer(max(1, n)), integer(0)

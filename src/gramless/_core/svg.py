@@ -89,7 +89,7 @@ def to_svg(axes: Axes, label: str, css_class: str = "chart", tooltips: Mapping[s
 
 
 def _inline(use: ElementTree.Element, definition: ElementTree.Element) -> None:
-    """Convert a reference to a path into a copy of the path."""
+    """Convert a `use` element, which refers to a path, to a copy of the path."""
     use.tag = f"{_SVG}path"
     use.set("d", definition.get("d", ""))
     use.set("style", f"{definition.get('style', '')}; {use.get('style', '')}")

@@ -97,8 +97,8 @@ def run_threads(
 ) -> list[T]:
     """Return `[work(0), ..., work(workers - 1)]`, each computed in its own thread with one BLAS thread.
 
-    The calling thread calls `meanwhile` every 0.1 s. After an exception (such as Ctrl-C) it calls `abandon`, which should
-    make the workers return soon, and waits for the workers. `blas=False` saves setting the limit if `work` never calls BLAS.
+    The calling thread calls `meanwhile` every 0.1 s and, after an exception such as Ctrl-C, calls `abandon`, which should
+    make the workers return soon, and waits for them. `blas=False` saves setting the limit if `work` never calls BLAS.
     """
     if workers == 1:
         return [work(0)]
@@ -136,7 +136,7 @@ def parallel_for(tasks: Sequence[Any], do: Callable[[Any], object], workers: int
 
 
 def run_round_robin(jobs: Sequence[Generator[None, None, T]], workers: int) -> list[T]:
-    """Run generators in threads and return their return values; a free thread continues the longest waiting generator.
+    """Run generators in threads and return their results; a free thread runs one step of the longest waiting generator.
 
     All threads stay busy even if the generators take different amounts of time.
     """

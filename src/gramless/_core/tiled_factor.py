@@ -3,8 +3,8 @@
     A_ik -= sum_(j < k) L_ij L_kj^T,   L_kk = chol(A_kk),   L_ik = A_ik L_kk^-T     for i > k      O(n^3 / 3)
     S_ij += B_i^T B_j                                                            for i >= j     O(n m^2 / 2)
 
-Nearly all operations are large matrix products. In a factorisation of BLAS, threads wait for each other in busy loops, which
-takes many times longer on cores that other processes use too; the threads of this module sleep while they wait.
+Nearly all operations are large matrix products. In LAPACK's factorisation, the threads of BLAS wait for each other in busy
+loops and are many times slower on cores that other processes use too; the threads of this module sleep while they wait.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def factor_lower_(A: np.ndarray, workers: int) -> int:
 
 
 def add_lower_gram_(S: np.ndarray, B: np.ndarray, workers: int) -> None:
-    """Add `B^T B` to the lower triangle of `S`, the upper one becomes invalid; call it within `one_blas_thread`."""
+    """Add `B^T B` to the lower triangle of `S`; the upper triangle becomes invalid; call it within `one_blas_thread`."""
 
     def add(tile: tuple[slice, slice]) -> None:
         rows, columns = tile

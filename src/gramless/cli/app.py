@@ -48,8 +48,8 @@ _WITHOUT_MODELS = ("reproduce", "report")
 def _add_command(name: str, settings: Any, module: str, function: str) -> None:
     """Add a command with one option for each field of the dataclass `settings`, except fields with a default factory.
 
-    The docstring of the dataclass is the help text of the command. Slow packages are imported only after the arguments were
-    checked, by the function that `main` passes as `obj`. With `--json`, the command prints its result as JSON.
+    The docstring of the dataclass is the help text of the command. With `--json`, the command prints its result as JSON.
+    After the arguments were checked, the command calls the function `obj` of its context, which imports slow packages.
     """
     types = get_type_hints(settings, include_extras=True)
     panel_of = {name: panel for panel, names in getattr(settings, "panels", {}).items() for name in names}
@@ -132,9 +132,9 @@ def _print_message(style: str, sentence: Any) -> None:
 def _import_skops() -> None:
     """Import SciPy, scikit-learn and skops without importing torch, CuPy and dask.
 
-    `import skops.io` imports all modules of scikit-learn, which takes 2.7 s of processor time with its adapters for these
-    libraries and 1.1 s without the adapters (two cores at 2.5 GHz). Python treats a module that is None in `sys.modules` as
-    not installed, and scikit-learn then skips it. Only this program hides the adapters, because the library must not change
+    `import skops.io` imports all modules of scikit-learn. This takes 2.7 s of processor time, but 1.1 s without the adapters
+    of scikit-learn for these libraries (two cores at 2.5 GHz). Python treats a module that is None in `sys.modules` as not
+    installed, so scikit-learn skips the adapters. Only this program hides the adapters, because the library must not change
     the modules of a process that it did not start.
     """
     import gc

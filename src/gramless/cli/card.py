@@ -159,7 +159,7 @@ def _line(cells: list[str]) -> str:
 
 
 def write_report(model: TableModel, scored: TableModel, X: pd.DataFrame, y: np.ndarray, path: Path, seed: int) -> None:
-    """Write the HTML report of `model`; its charts show the model `scored` on rows `X`, `y` that it was not fitted to."""
+    """Write the HTML report of `model`; charts show predictions of `scored` for rows `X`, `y` that it was not fitted to."""
     import jinja2
 
     about, found = model.about, sections(model)
@@ -182,7 +182,7 @@ def write_report(model: TableModel, scored: TableModel, X: pd.DataFrame, y: np.n
 
 
 def _bars(names: list[str], ends: np.ndarray, values: np.ndarray, start: float = 0.0) -> list[dict[str, Any]]:
-    """Return one bar per name, from `start` to its end in percent of the chart width, with the value to print beside it."""
+    """Return a bar for each name, from `start` to its entry of `ends` in percent of chart width, and the printed value."""
     low, high = min(start, ends.min()), max(start, ends.max())
     scale = 100 / (high - low or 1.0)
     return [
@@ -221,7 +221,7 @@ def _partial_dependence(model: TableModel, X: pd.DataFrame, name: str, seed: int
 
 
 def _prediction(model: TableModel, rows: pd.DataFrame) -> np.ndarray:
-    """Return predicted numbers, or for classes the probability of the last class or a mask of the rows predicted as it."""
+    """Return predictions (regression), or probabilities of the last class, or a mask of rows predicted as this class."""
     if model.has_probabilities:
         return model.pipeline.predict_proba(rows)[:, -1]
     predicted = model.pipeline.predict(rows)

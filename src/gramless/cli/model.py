@@ -43,7 +43,7 @@ UNSEEN = "unseen category"
 
 
 class Scored(NamedTuple):
-    """Number of scored rows and scores; for classes, also the confusion matrix and the number of rows of unknown classes."""
+    """Number of scored rows, scores; for classification, also confusion matrix and number of rows of unknown classes."""
 
     rows: int
     scores: list[Score]
@@ -130,7 +130,7 @@ class SavedModel(BaseEstimator):
         return self.task == "classification" and wanted and hasattr(self.predictor, "predict_proba")
 
     def novelty_reasons(self, X: Any, *, far: bool = True) -> list[list[Reason]]:
-        """Return the reasons why each row is unlike the training rows; `far` includes distances from the training rows."""
+        """Return the reasons why each row is unlike the training rows; `far` adds large distances from training rows."""
         return [[] for _ in range(X.shape[0])]
 
     def scored(self, batches: Iterable[tuple[Any, np.ndarray]], seed: int = 0) -> Scored:
@@ -306,7 +306,7 @@ class TableModel(SavedModel):
         return None if self.novelty is None else self.novelty.predict(self.prepared(X)) < 0
 
     def novelty_reasons(self, X: Any, *, far: bool = True) -> list[list[Reason]]:
-        """Return the reasons why each typed row is unlike the training rows; empty lists for sparse data."""
+        """Return unusual values of each typed row (none for sparse data); `far` adds the result of the novelty detector."""
         found = find_unusual_values(self)(X) if self.column_types else super().novelty_reasons(X)
         novel = self.novel(X) if far else None
         for row in [] if novel is None else np.flatnonzero(novel):

@@ -175,7 +175,7 @@ def _common_form(paths: list[Path]) -> tuple[tuple[int, int], bool]:
 
 
 def _images(paths: list[Path], size: tuple[int, int], grey: bool) -> tuple[list[int], np.ndarray]:
-    """Return the indices and 8-bit pixels of the readable pictures; warn of unreadable pictures unless there is one path."""
+    """Return indices and 8-bit pixels of the readable pictures; warn of others, or raise `InputError` for a single path."""
     found = {}
     for number, path in enumerate(paths):
         try:

@@ -22,7 +22,7 @@ from scipy import stats
 from sklearn import metrics
 
 RESAMPLINGS = 1000
-MOST_DRAWN = 5_000_000  # largest number of bootstrap samples per batch times number of rows; about 40 MB
+MOST_DRAWN = 5_000_000  # largest number of row indices in a batch of bootstrap samples; about 40 MB
 MOST_SHOWN = 20  # largest number of classes for which a confusion matrix is computed
 QUANTITY_METRICS = ("R²", "root mean squared error", "mean absolute error")
 LEVEL = 0.95
@@ -60,7 +60,7 @@ def constant_prediction(y: np.ndarray, task: str, *, median: bool = False) -> di
 
 
 def error_bound(predicted: np.ndarray, y: np.ndarray, share: float) -> float | None:
-    """Return a bound on the absolute error of the fraction `share` of new rows, or None if there are too few rows.
+    """Return the value that a fraction `share` of absolute errors on new rows do not exceed; None if `y` is too short.
 
     The bound is the conformal quantile of Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005.
     """
@@ -124,7 +124,7 @@ def roc_auc(y: np.ndarray, positive: Any, probabilities: np.ndarray) -> Score | 
 
 def probability_scores(y: np.ndarray, classes: np.ndarray, probabilities: np.ndarray, shares: np.ndarray) -> list[Score]:
     """Return the scores of `probabilities`, whose columns are `classes`; `shares` are class frequencies in training."""
-    order = np.argsort(classes)  # numeric classes are no longer sorted after a conversion to strings
+    order = np.argsort(classes)  # sort again: the caller may have converted numeric classes to strings
     scores: list[Score | None] = [log_loss(y, classes[order], probabilities[:, order], shares[order])]
     if len(classes) == 2:
         rare = rare_class(shares)
@@ -247,7 +247,7 @@ class Metric:
 
 
 def _ranking_loss(score: Callable[..., float]) -> Callable[[np.ndarray, np.ndarray, np.ndarray], float]:
-    """Return a loss: 1 minus the score, which is computed for the rarer of two classes or averaged over more classes."""
+    """Return the loss 1 - `score`, where `score` is computed for the rarer of two classes, or averaged over more classes."""
 
     def loss(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -> float:
         is_class = y[:, None] == classes[None, :]
@@ -292,8 +292,8 @@ def importance(
 ) -> dict[str, float]:
     """Return the permutation importance (increase of the loss) of each measured column, in descending order.
 
-    The time budget `seconds` is converted to a number of columns by a nominal speed of the computer. No further column is
-    measured after `deadline`, a value of `time.perf_counter`.
+    The time budget `seconds` determines the number of measured columns, by the constant `tuning.operations_per_second`. No
+    further column is measured after `deadline`, a value of `time.perf_counter`.
     """
     rng = np.random.default_rng(seed)
     sample = rng.permutation(len(y))[: tuning.rows]

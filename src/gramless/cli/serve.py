@@ -97,7 +97,7 @@ def array_scorer(model: Any, origin: Path) -> ModelScorer:
 
 
 def _column_ranges(model: Any, width: int) -> list[list[float | None]]:
-    """Return minimum, median and maximum of each feature over the support points; None values for models without them."""
+    """Return minimum, median and maximum of each feature over the support points, or None values if there are no points."""
     points = getattr(model, "points_", None)
     if not isinstance(points, np.ndarray) or points.ndim != 2 or points.shape[1] != width or len(points) == 0:
         return [[None, None, None]] * width
@@ -117,7 +117,7 @@ def table_columns(model: TableModel) -> list[InputColumn]:
 
 
 def load_scorer(path: Path) -> ModelScorer:
-    """Load a model file and return its scorer, after predictions of example rows that compile all loops."""
+    """Load a model file and return its scorer; predictions of example rows compile all loops in advance."""
     model = load_any(path)
     if isinstance(model, TableClassifier | TableRegressor):  # saved by `gramless.save`
         check_is_fitted(model, "columns_")
@@ -167,7 +167,7 @@ def serve_models(settings: ServeSettings, console: Console) -> None:
         console.print(f"[yellow]{escape(host)} can be reached from other computers without a token[/yellow]: set {TOKEN}")
     sizes = {"body_bytes": settings.max_body, "rows": settings.max_rows, "waiting_rows": settings.max_waiting}
     limits = Limits(**sizes, seconds=settings.timeout)
-    # Fewer BLAS threads, because after each small matrix product they wait actively, at the expense of the event loop.
+    # Fewer BLAS threads: after each small matrix product, BLAS threads wait actively, which slows the event loop down.
     with threadpool_limits(limits=settings.threads, user_api="blas"):
         hosts = None if local else ["*"]
         app = scoring_app(files, load_scorer, limits=limits, token=token, hosts=hosts, watch_seconds=settings.watch)

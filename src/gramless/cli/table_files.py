@@ -95,7 +95,7 @@ def output_format(out: Path | None) -> str:
 
 @contextmanager
 def standard_input(data: Path) -> Iterator[Path]:
-    """Yield the path `data`; for "-", the path of a temporary copy of standard input, as CSV unless recognised otherwise."""
+    """Yield `data`, or for "-" a temporary copy of standard input, as CSV unless its first bytes identify another format."""
     if data != Path("-"):
         yield data
         return
@@ -218,7 +218,7 @@ def quantities(y: np.ndarray, name: str) -> np.ndarray:
 
 
 def amounts_hint(y: np.ndarray) -> str:
-    """Return the end of an error message on a target of strings: advice on amounts such as "$1,200", or one such string."""
+    """Return the end of an error message on a target: advice on amounts such as "$1,200", or its first non-numeric value."""
     texts = y[pd.to_numeric(pd.Series(y), errors="coerce").isna().to_numpy()].tolist()
     if texts and number_format(texts) is not None:
         return f"; to predict amounts such as {texts[0]!r}, write them as plain numbers, such as 1234.5"

@@ -94,7 +94,7 @@ def train(settings: TrainSettings, console: Console) -> SavedModel:
             n_rows = len(training.y) if large is None else large.n_rows
             model.about.update(_measured(tested, settings))
             model.about["rows"] = {"train": n_rows, "held_out": tested.scored.rows, "saved": n_rows}
-            # A fit to all rows takes less time than two fits to the training rows.
+            # A fit to all rows is expected to take at most twice the time of the fit to the training rows.
             in_time = time.perf_counter() + 2 * model.about["fit_seconds"] < times.deadline
             if len(training.y) < len(table.y) and settings.refit and in_time:
                 model, training = refitted(model, table, settings, notify), table
@@ -259,7 +259,7 @@ def refitted(model: TableModel, table: TrainingTable, settings: TrainSettings, n
     lacks_class = table.task == "classification" and not np.array_equal(np.unique(table.y), model.classes_)
     has_logarithms = any(member.log for member in getattr(model.estimator, "members_", []))
     if lacks_class or (has_logarithms and table.y.min() <= 0):
-        return fit_model(table, settings, notify)  # the settings are not valid for the rows that were held out
+        return fit_model(table, settings, notify)  # held-out rows have a further class or a target without logarithm
     notify(f"fitting the settings to all {len(table.y):,} rows")
     began = time.perf_counter()
     if table.is_sparse:

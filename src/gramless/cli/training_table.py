@@ -248,7 +248,7 @@ def _random_split(y: np.ndarray, task: str, test_size: float, seed: int) -> Spli
     divided, single = np.arange(len(y)), np.empty(0, dtype=int)
     if task == "classification":
         _, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-        # The only row of a class is a training row, because a class without training rows cannot be predicted.
+        # If a class has only one row, this is a training row, because a class without training rows cannot be predicted.
         divided, single = np.flatnonzero(counts[codes] > 1), np.flatnonzero(counts[codes] == 1)
     left = len(divided) - int(np.ceil(test_size * len(divided)))
     if left < 1 or left + len(single) < 2:
@@ -385,7 +385,7 @@ def _draw(settings: TrainSettings, folder: Path, n_rows: float, most: int, probl
     # Columns are read as strings, because a batch of codes such as "01", "02" looks like numbers. Strings are converted when
     # the sample is read.
     strings = list(next(batches(settings.data, None, size=1)).X.columns) if is_text else []
-    # Another seed than in `_held_out`: with the same random numbers, small numbers would select held-out rows only.
+    # Another seed than in `_held_out`: with equal numbers, rows with small numbers (drawn below) would be held out.
     rng, seen, count = np.random.default_rng([settings.seed, 1]), set[Any](), 0
     pieces: list[pd.DataFrame] = []
     for rows in batches(settings.data, target, strings=strings):

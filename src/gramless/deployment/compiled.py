@@ -6,8 +6,8 @@
 The RBF kernel is computed from one matrix product with precomputed factors; other kernels are called directly. For one row
 with 50 features and 2,000 points, the kernel values take about ten microseconds and scikit-learn's validation several times
 as long; here the caller guarantees finite, dense rows of the right width. Batches of rows use the compiled loop of
-`gramless.linalg.operators.blocks`. The novelty v(x) is the predictive variance of `NystromNovelty`. It depends on the kernel
-values k(x) with m landmarks, their Gram matrix L L^T and the training features Phi: O(m d + m^2) per row and O(m^3) once.
+`gramless.linalg.operators.blocks`. The novelty v(x) is the predictive variance of `NystromNovelty`: k(x) has the kernel
+values with m landmarks, L L^T is their Gram matrix, Phi has the training features; O(m d + m^2) per row and O(m^3) once.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def compress(
     held_out, rest = (X[xa.indices(part, X)] for part in (order[:n_held_out], order[n_held_out:]))
     rows = _TeacherRows(full, rest, n_interpolated, rng)
     expected = full(held_out)
-    # A rule selects from the points that are not held out; row indices refer to all points of the model.
+    # If `landmarks` is a rule, it selects from the points that are not held out; row indices refer to all points.
     candidates = rest if isinstance(landmarks, str | LandmarkRule) else X
     ridge = TUNING.start_ridge if optimise else TUNING.least_squares_ridge
     while True:
@@ -155,7 +155,7 @@ def compress(
             coarse_changed = changed_share(objective, expected, coarse(held_out))
             if coarse_changed <= changed:
                 small, changed, rounded = coarse, coarse_changed, True
-    getattr(model, "temperature_", None)  # the first access computes the calibration, which needs all points
+    getattr(model, "temperature_", None)  # compute the calibration now, because it needs all points
     state = model.__getstate__() | {
         "kernel_": small.kernel,
         "points_": np.ascontiguousarray(xa.to_numpy(small.points)),
@@ -197,7 +197,7 @@ Objective = Literal["values", "signs", "classes"]
 
 
 def objective_of(model: Any) -> Objective:
-    """Return the kind of predictions of a model: regression, two classes or several labels, or more than two classes."""
+    """Return "values" for regression, "signs" for two classes or several labels, and "classes" for more than two classes."""
     if not is_classifier(model):
         return "values"
     return "signs" if getattr(model, "multilabel_", False) or len(model.classes_) == 2 else "classes"
@@ -299,7 +299,7 @@ def _least_squares(
 def _optimised(
     start: KernelExpansion, rows: _TeacherRows, objective: Objective, rounds: int, rng: np.random.RandomState
 ) -> KernelExpansion:
-    """Return the expansion after `rounds` passes of gradient steps, or `start` if `start` changes fewer predictions."""
+    """Return the expansion after `rounds` passes of gradient steps, or `start` if `start` reproduces more predictions."""
     n = len(rows.X)
     batch = max(TUNING.batch_rows, n // TUNING.steps_per_round)
     descent = ExpansionDescent(start, rows.Z, rounds * -(-n // batch), objective)

@@ -383,8 +383,8 @@ def _make_reproducible(schema: Any, archive: zipfile.ZipFile) -> dict[str, str]:
     names: dict[str, str] = {}
     for number, (_, node) in enumerate(_nodes(schema)):
         if isinstance(node.get("__id__"), int):
-            # Whether equal strings, numbers or tuples are one object in memory depends on the history of the process, so
-            # that each of their occurrences gets a new number.
+            # Equal strings, numbers or tuples are one object in memory or several objects, depending on the history of the
+            # process. Each of their occurrences therefore gets a new number.
             is_value = node["__loader__"] not in ("ObjectNode", "DictNode", "ListNode", "NdArrayNode")
             node["__id__"] = number if is_value else numbers.setdefault(node["__id__"], number)
         if isinstance(node.get("file"), str):
@@ -403,7 +403,7 @@ def _description(archive: zipfile.ZipFile, member: str) -> str:
 
 
 def _write_archive(file: BinaryIO, source: zipfile.ZipFile, names: dict[str, str], schema: Any, times: list[Any]) -> None:
-    """Write an archive with the members of a source archive under new names, a schema and measured times."""
+    """Write an archive that contains the renamed members of a source archive, a schema and measured times."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=TUNING.compression_level) as archive:
 
         def add(name: str, content: str | bytes) -> None:

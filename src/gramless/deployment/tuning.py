@@ -13,7 +13,7 @@ class DeploymentTuning:
     # compress little more.
     compression_level: int = 1
     # Maximum size of the uncompressed contents of a model file: this number of bytes or this multiple of the file size,
-    # whichever is larger. Models have smaller compression ratios, and files forged to fill the memory 1,000 and more.
+    # whichever is larger. Models have compression ratios below 50, files forged to fill the memory 1,000 and more.
     max_unpacked_bytes: int = 256 * 2**20
     max_compression_ratio: int = 50
     # Maximum number of columns of a model file: `load` tests each model on two rows of zeros, 16 bytes for each column.
@@ -79,8 +79,8 @@ class Limits:
     # Request bodies up to this size are parsed in the event loop, which takes about 0.1 ms for 16 KiB, and larger bodies in
     # a thread.
     inline_parsing_bytes: int = 16 * 1024
-    # Batches up to this number of rows are scored in the event loop if the model scores them in less than this time: the
-    # transfer to a thread and back would take about 0.1 ms, and other requests wait no longer than this time.
+    # Batches of at most `inline_scoring_rows` rows are scored in the event loop (a transfer to a thread and back would take
+    # 0.1 ms) if the model takes less than `inline_scoring_seconds`, the longest time that other requests have to wait.
     inline_scoring_rows: int = 32
     inline_scoring_seconds: float = 0.004
 

@@ -4,7 +4,7 @@
 arrays and dataframes. The rows stay on the workers, and the client receives the model and small sums.
 
 - Landmark and Fourier models: the normal equations of the partitions are computed and added in a tree on the workers.
-- `RiSVOClassifier`: normal equations, updated for rows that leave the active set, or the mean of one model per partition.
+- `RiSVOClassifier`: normal equations, from which discarded rows are subtracted, or the mean of one model per partition.
 - `LSSVC`: the workers compute the tiles of the kernel matrix for conjugate gradients, and cache the tiles if memory allows.
 
 Tasks have no side effects, so if a worker is lost, other workers recompute its results.

@@ -11,7 +11,7 @@ from dask.distributed import Client, get_client, progress, wait
 
 from gramless._core.memory import free_memory
 
-# Number of partial sums that one task merges: a larger number needs fewer tasks, a smaller number less memory of a worker.
+# Number of partial sums that one task merges. With more sums per task, fewer tasks but more memory per worker are needed.
 _BRANCHES = 8
 
 _REASONS = {
@@ -55,7 +55,7 @@ def active_client() -> Client:
 
 
 def reduce_in_tree(client: Client, leaves: Sequence[Any], merge: Callable[..., Any]) -> Any:
-    """Return a future of all merged leaves: workers apply `merge` to groups of leaves, and again to groups of results."""
+    """Return a future of the total of all leaves: workers `merge` groups of leaves, then groups of results, and so on."""
     level = list(leaves)
     while len(level) > 1:
         groups = [level[i : i + _BRANCHES] for i in range(0, len(level), _BRANCHES)]
@@ -64,7 +64,7 @@ def reduce_in_tree(client: Client, leaves: Sequence[Any], merge: Callable[..., A
 
 
 def merge_copies(parts: Sequence[Any]) -> Any:
-    """Return the merged parts; the parts are not changed in place, because a dask task may run more than once."""
+    """Return a merged copy of the parts; the parts stay unchanged, because dask may repeat the task with the same parts."""
     total = parts[0].copy()
     for part in parts[1:]:
         total.merge(part)
@@ -79,7 +79,7 @@ def show_progress(verbose: int, futures: Any) -> None:
 
 
 def cluster_memory(client: Client) -> int:
-    """Return the memory of all workers in bytes; workers without a limit divide the free memory of their host."""
+    """Return the total memory of all workers in bytes; workers without a limit share their host's free memory equally."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     limits = {address: int(worker["memory_limit"] or 0) for address, worker in workers.items()}
     unlimited = [address for address, limit in limits.items() if not limit]

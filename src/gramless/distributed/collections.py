@@ -1,6 +1,6 @@
 """Rows of dask collections as pieces on the workers, with sizes and classes on the client; a piece is a checked partition.
 
-The pieces are cached if they fit into half of the workers' memory; otherwise each pass reads the pieces from their source.
+Arrays are cached if they fit into half of the workers' memory; other pieces are read in each pass, or cached by `Rows.keep`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Piece:
     weights: np.ndarray | None
 
     def __sizeof__(self) -> int:
-        # The scheduler places and spills objects by their size in bytes.
+        # Dask uses the size in bytes to assign objects to workers and to move objects to disk.
         return int(self.X.nbytes + self.y.nbytes + (0 if self.weights is None else self.weights.nbytes))
 
 
@@ -93,7 +93,7 @@ class Rows:
 
 
 def class_factors(class_weight: Any, rows: Rows) -> np.ndarray | None:
-    """Return the weight of each class that `class_weight` specifies, or None if `class_weight` is None."""
+    """Return one weight per class, as specified by `class_weight`, or None if `class_weight` is None."""
     if class_weight is None:
         return None
     if isinstance(class_weight, dict):
@@ -112,7 +112,7 @@ def describe(client: Client, X: Any, y: Any, sample_weight: Any, *, dtype: Any, 
     load = dask.delayed(load_piece, pure=False)
     names = list(X.columns) if is_table else X.shape[1]
     pieces = [load(*part, dtype, names) for part in zip(parts, y_parts, w_parts, strict=True)]
-    # The size of a dataframe is not known before it has been read once.
+    # Dataframes are not cached here, because their size is unknown before they have been read once.
     if not is_table and float(X.nbytes) <= cluster_memory(client) / 2:
         pieces = client.compute(pieces)
     summary = dask.delayed(summarise, pure=False)
@@ -144,7 +144,7 @@ def _all_classes(summaries: list[Summary]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def row_parts(X: Any) -> tuple[list[Any], Sequence[float]]:
-    """Return delayed partitions with all columns of their rows, and the lengths of the partitions, NaN if unknown."""
+    """Return the partitions as delayed objects, each with all columns, and their numbers of rows (NaN if unknown)."""
     if hasattr(X, "columns"):
         return list(X.to_delayed()), [np.nan] * X.npartitions
     if X.ndim != 2:
@@ -179,7 +179,7 @@ def _aligned(name: str, values: Any, lengths: Sequence[float]) -> list[Any]:
 
 
 def load_piece(X: Any, y: Any, weights: Any, dtype: Any, columns: int | list[Any]) -> Piece:
-    """Return a partition as checked arrays in the working precision; `columns` is the number or the names of the columns."""
+    """Return a partition as checked arrays in the working precision; `columns` is the required number or list of columns."""
     _check_columns(X, columns)
     X = np.asarray(X)
     X = np.ascontiguousarray(X, dtype=working_dtype(X, dtype))

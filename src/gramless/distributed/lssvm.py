@@ -41,7 +41,7 @@ def check_least_squares(estimator: LSSVC | LSSVR) -> None:
     check_settings(estimator, UNSUPPORTED)
     if estimator.C == "loo":
         raise ValueError("C='loo' needs all rows in one process; give C a number")
-    # An `Averaged` solver of CG runs has the name "cg" too.
+    # `solver_name` also returns "cg" for an `Averaged` solver, which averages several runs of `CG`.
     if solver_name(estimator.solver) not in ("auto", "cg") or isinstance(estimator.solver, Averaged):
         raise ValueError(f"dask collections need solver='cg', 'auto' or a CG object, got solver={estimator.solver!r}")
     if not estimator._kernel().uses_points:
@@ -85,7 +85,7 @@ def fit_least_squares(
 
 
 def _targets(estimator: LSSVC | LSSVR, rows: Rows) -> tuple[np.ndarray, np.ndarray, Callable[..., Any]]:
-    """Return the target matrix, the weights of all rows, and the function that rescales a solution to the given targets."""
+    """Return the target matrix, the row weights, and a function that converts a solution to the units of given targets."""
     parts = rows.client.gather(rows.map(_codes_and_weights, rows.classes))
     y = np.concatenate([part[0] for part in parts])
     weights = np.concatenate([part[1] for part in parts])
@@ -111,7 +111,7 @@ def _resolve(kernel: Any, sample: Piece, weights: np.ndarray | None) -> Any:
 
 
 def _grouped(rows: Rows) -> tuple[list[Any], list[int]]:
-    """Return at most `_BLOCKS_PER_THREAD` blocks of rows for each thread, and their numbers of rows."""
+    """Return blocks of rows, at most `_BLOCKS_PER_THREAD` times the number of worker threads, and their numbers of rows."""
     most = max(2, _BLOCKS_PER_THREAD * sum(rows.client.nthreads().values()))
     if len(rows.pieces) <= most:
         return rows.pieces, rows.counts

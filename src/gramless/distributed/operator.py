@@ -9,7 +9,7 @@ Only `V` and the product are transferred, `n k` numbers each way. The tiles are 
 memory; otherwise each product computes the tiles again, and the blocks of rows are copied between workers. If a worker is
 lost, other workers compute its tiles again, and the product is repeated if a part of `V` was lost.
 
-`RemoteColumns` computes the products for `NystromPreconditioner`: one `TallMatrix` per block, whose products are added.
+`RemoteColumns` computes the products for `NystromPreconditioner` from one `TallMatrix` per block of rows.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from gramless.linalg.operators import Operator, evaluate
 from gramless.linalg.operators.kernel import KernelOperator
 from gramless.linalg.operators.nystrom import TallMatrix
 
-_ATTEMPTS = 6  # number of failed calls of a product after which the error of a lost worker is raised
+_ATTEMPTS = 6  # number of times that a product is tried; an error in the last attempt is raised
 _FIRST_DELAY = 0.25  # seconds before the second attempt, doubled for each further attempt
 _TILE = 2048  # rows and columns of a tile that is not cached: 32 MB in float64
 
 
 class DistributedOperator(Operator):
-    """`K(X, X) + diag(ridge)` of all `rows` on the workers; `blocks` are futures of `Piece` with `counts` rows."""
+    """`K(X, X) + diag(ridge)` of `rows` on the workers; `blocks[i]` is the future of a `Piece` with `counts[i]` rows."""
 
     capabilities = frozenset({"spd", "ridge"})
 
@@ -156,7 +156,7 @@ class RemoteColumns:
 
 
 def retry_if_lost(work: Callable[[], Any]) -> Any:
-    """Return the result of `work()`, which is called again if data that the client had sent was lost with a worker."""
+    """Call `work` and return its result; repeat the call if a worker was lost with data that the client had sent to it."""
     for attempt in range(_ATTEMPTS - 1):
         try:
             return work()
@@ -199,7 +199,7 @@ def _diagonal(kernel: Kernel, block: Piece) -> Array:
 
 
 def _columns(kernel: Kernel, block: Piece, points: Piece, store: bool) -> TallMatrix:
-    """Return the columns of one block; with `store`, the result has values and no reference to the rows of the block."""
+    """Return the kernel values of a block with the landmarks, computed now (`store`) or from the rows in each product."""
     rows, landmarks = block.X, points.X
     return TallMatrix((len(rows), len(landmarks)), lambda part: evaluate(kernel, rows[part], landmarks), store=store)
 

@@ -61,7 +61,7 @@ def check_risvo(estimator: RiSVOClassifier) -> None:
 
 
 def fit_risvo(estimator: RiSVOClassifier, rows: Rows) -> RemoteActiveRows | AverageModel:
-    """Return the active rows on the workers, or with `merge="average"` the mean of the fits of all pieces."""
+    """Return the rows on the workers for `shrink`, or with `merge="average"` the mean of separate fits to the pieces."""
     rows.keep()
     rng = check_random_state(estimator.random_state)
     blank = clone(estimator).set_params(callback=None, verbose=0)  # callbacks run on the client
@@ -84,7 +84,7 @@ def _candidates(estimator: RiSVOClassifier, rows: Rows, rng: np.random.RandomSta
 
 def _choose(blank: RiSVOClassifier, piece: Piece, numbers: np.ndarray, rng: np.random.RandomState) -> Basis:
     rule = blank.landmarks
-    given = isinstance(rule, (list, np.ndarray)) and np.ndim(rule) == 1  # weights may be zero, as in a local fit
+    given = isinstance(rule, (list, np.ndarray)) and np.ndim(rule) == 1  # these rows may have weight zero, as in a local fit
     kept = slice(None) if piece.weights is None or given else np.flatnonzero(piece.weights)
     X, numbers = piece.X[kept], numbers[kept]
     kernel = kernel_from_parameters(vars(blank)).resolve(piece.X, piece.weights)
@@ -161,7 +161,7 @@ def _fit_alone(
     weights = np.ones(len(y)) if piece.weights is None else piece.weights
     if factors is not None:
         weights = weights * factors[np.searchsorted(classes, y)]
-    # A missing class has the target -1 in every row: zero coefficients and bias -1.
+    # The target of a missing class is -1 in every row, so its model has zero coefficients and the bias -1.
     coef, bias = np.zeros((len(basis.points), len(classes))), np.full(len(classes), -1.0)
     present = np.unique(y[weights > 0])
     columns, history = np.searchsorted(classes, present), []

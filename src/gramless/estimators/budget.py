@@ -16,8 +16,8 @@ the model of `NystromLSSVC` on the same points.
 A regressor subtracts the mean of the targets, estimated on a sample of the rows, before the first step.
 
 A multi-class model has one set of points, and the kernel values of a batch are used for all classes (`LandmarkMap`,
-`GradientDescent`). The kernel values cost O(beta d) for each row, in every epoch or only once if all values fit into half of
-the memory budget. The penalty costs O(beta^2) every few batches.
+`GradientDescent`). The kernel values cost O(beta d) for each row: in every epoch, or once if all values fit into half of
+the memory budget. The gradient of the penalty costs O(beta^2), and is added once in several batches.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class BudgetLSSVC(ClassifierMixin, OnePassEstimator):
         Number of points of the model, or a fraction of the rows if it is a float at most 1. `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
-        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, it selects
-        from the first rows (four for each landmark).
+        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, the rule
+        selects from the first rows (four for each landmark).
     loss : {"dual", "primal"}, default="dual"
         Loss function that the fit minimises. `"dual"` has the term `-y^T v`, with the labels `y` and coefficients `v` of the
         points: each epoch fits these labels more closely, so few epochs are better than many. `"primal"` converges to the

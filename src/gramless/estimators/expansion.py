@@ -73,7 +73,7 @@ def former_search_parameters(kernel: Any, param_grid: dict[str, Any] | None) -> 
 
 @estimator
 class BaseKernelExpansion(BaseEstimator):
-    """Base class that predicts; `fit` of subclasses sets `kernel_`, `points_`, `dual_coef_`, `intercept_` and `device_`."""
+    """Base class that predicts with `kernel_`, `points_`, `dual_coef_`, `intercept_` and `device_`, which subclasses fit."""
 
     kernel: Any = "rbf"
     gamma: Any = "scale"
@@ -193,7 +193,7 @@ class BaseKernelExpansion(BaseEstimator):
         return self
 
     def _model_of_scores(self) -> Self:
-        """Return a copy whose input is the scores of this model, `f(s) = s`; labels and probabilities are the same."""
+        """Return a model that takes scores of this model instead of rows, and predicts the same labels and probabilities."""
         model, k = copy.copy(self), self.dual_coef_.shape[1]
         dtype = np.result_type(self.dual_coef_, self.intercept_)
         model.kernel_, model.points_, model.dual_coef_ = Linear(), np.eye(k, dtype=dtype), np.eye(k, dtype=dtype)
@@ -325,7 +325,7 @@ class BaseKernelExpansion(BaseEstimator):
             state["_codes"] = state.pop("calibration_codes_", None)
             found = {"scores": state.pop("calibration_scores_", None), "temperature": state.pop("temperature_", 1.0)}
             state["_calibration"] = {} if found["scores"] is None else found
-        elif "dual_coef_" in state and "C" in state:  # state of a version without C="loo"
+        elif "dual_coef_" in state and "C" in state:  # state saved by a version without C="loo"
             state.setdefault("C_", state["C"])
         super().__setstate__(state)
 

@@ -3,12 +3,12 @@
     f(image) = sum_i a_i k(x, x_i) + b,    k(x, y) = ((1 + <x, y>) / 2)^degree
 
 Here x are the features of an image by `gramless.images.PatchDictionary`. With `mirror`, k is averaged over images and their
-mirror images (`gramless.kernels.Reflected`); the dictionary has the mirror image of every atom, so k needs no second matrix
-product. `"auto"` selects values with the smallest squared leave-one-out errors on a sample of images, in closed form; error
-rates are not compared, because they vary more by chance than between the values. For n images and patches of d values, the
-features take O(n positions atoms d) time and the LS-SVM O(n^2 n_components); memory as for `LSSVC`. References: Coates and
-Ng, "The importance of encoding versus training with sparse coding and vector quantization", 2011; Suykens and Vandewalle,
-"Least squares support vector machine classifiers", 1999.
+mirror images (`gramless.kernels.Reflected`); the dictionary has the mirror image of every atom, so reflecting an image only
+changes the signs of some features. `"auto"` selects values with the smallest squared leave-one-out errors on a sample of
+images, in closed form; error rates are not compared, because they vary more by chance than between the values. For n images
+and patches of d values, the features take O(n positions atoms d) time and the LS-SVM O(n^2 n_components); memory as for
+`LSSVC`. References: Coates and Ng, "The importance of encoding versus training with sparse coding and vector quantization",
+2011; Suykens and Vandewalle, "Least squares support vector machine classifiers", 1999.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CS = (1.0, 10.0, 100.0, 1000.0)
 class ImageClassifier(ImageInputMixin, ClassifierMixin, BaseEstimator):
     """Classify images by a dictionary of their patches and a least-squares support vector machine.
 
-    Prefer `ImageClassifier` to classifiers of pixels for photographs, digits and other images without a pretrained network.
+    Without a pretrained network, prefer `ImageClassifier` to classifiers of pixels for photographs, digits and other images.
 
     Parameters
     ----------

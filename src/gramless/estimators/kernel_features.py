@@ -168,8 +168,8 @@ class NystromFeatures(KernelFeatures):
         Number of landmarks. A float at most 1 is a fraction of the rows; `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
-        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, it selects
-        from the first rows (four for each landmark).
+        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, the rule
+        selects from the first rows (four for each landmark).
 
     Attributes
     ----------
@@ -261,8 +261,8 @@ class NystromFeatures(KernelFeatures):
 class FourierFeatures(KernelFeatures):
     """Random features whose inner products have a stationary kernel as their expected value.
 
-    Prefer `FourierFeatures` to scikit-learn's `RBFSampler` for its orthogonal frequencies, whose variance is smaller, and
-    for Laplacian and Matern kernels.
+    Prefer `FourierFeatures` to scikit-learn's `RBFSampler` for orthogonal frequencies, which approximate the kernel
+    with smaller variance, and for Laplacian and Matern kernels.
 
     Parameters
     ----------

@@ -317,7 +317,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
             self._calibration["scores"] = found.true_scores
 
     def _calibrated(self) -> dict[str, Any]:
-        """Return the calibration, which `"auto"` computes here if leave-one-out scores cost no more than the fit."""
+        """Return the calibration, computed here for `"auto"` if leave-one-out scores cost no more than the fit."""
         check_is_fitted(self)
         found: dict[str, Any] = vars(self).get("_calibration", {})
         if self.probability == "auto" and "_calibration" in vars(self) and not found:
@@ -338,7 +338,7 @@ class LSSVC(ClassifierMixin, BaseKernelExpansion):
         """Divisor of the scores before their softmax; one for each label of an indicator matrix."""
         if self.probability not in ("temperature", "auto"):
             raise AttributeError(f"probability={self.probability!r} has no temperature")
-        # A callback may read this attribute before the temperature is fitted.
+        # A callback may read this attribute before the temperature is fitted: the value is then 1.
         return self._calibrated().get("temperature", self._no_temperature())
 
     @property

@@ -130,7 +130,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
     n_support_ : ndarray of shape (n_classes,)
         Number of support vectors of each class.
     dual_coef_ : ndarray of shape (n_classes - 1, n_SV), or (n_classes, n_SV) for one-vs-rest
-        Multipliers times labels. In one-vs-one, a column has the coefficients of a support vector against each other class.
+        Multipliers times labels. In one-vs-one, each support vector has a column with one row for each other class.
     intercept_ : ndarray of shape (n_problems,)
         Bias of each two-class problem.
     n_features_in_ : int
@@ -281,7 +281,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
         itemsize = np.dtype(dtype).itemsize
         if isinstance(self.kernels, str):
             memory = svm_memory(self.memory_budget, Precomputed(), n, d, itemsize)
-            memory.parts["kernel matrices"] = n * n * itemsize  # the weighted sum; the given matrices are counted as data
+            memory.parts["kernel matrices"] = n * n * itemsize  # the weighted sum; the matrices in `X` are counted as data
             return FitPlan(memory)
         given = [RBF(1.0)] * len(_DEFAULT_GAMMAS) if self.kernels is None else self.kernels
         kernels = [as_kernel(kernel) for kernel in given]
@@ -300,7 +300,7 @@ class MKLClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def _one_vs_one(self) -> bool:
-        """Whether the model is one-vs-one with more than two classes, so that each pair of classes has a problem."""
+        """Whether the model is one-vs-one with more than two classes, with a two-class problem for each pair of classes."""
         return self.multi_class == "ovo" and len(self.classes_) > 2
 
     def _check_settings(self) -> None:

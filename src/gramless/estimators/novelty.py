@@ -4,8 +4,8 @@
 
 is the posterior variance at x, with landmark features `phi` (`Phi` for all training rows): near zero close to many training
 rows, `k(x, x)` far from all training rows. The first two terms are the variance that the landmarks do not represent, the
-last is `ridge` times the leverage. The threshold is a quantile of the variances at training rows, each given the other rows
-in closed form. So the p-value of a row of the same distribution is uniform, and the false-positive rate is `false_alarms`.
+last is `ridge` times the leverage. The threshold is a quantile of the leave-one-out variances of training rows, in closed
+form. So the p-value of a new row of the same distribution is uniform, and the false-positive rate is `false_alarms`.
 
 Cost: O(m d + m^2) for each row and O(m^2) memory for m landmarks; O(m^3) once.
 
@@ -69,8 +69,8 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         Number of landmarks. The Notes give an upper bound.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
-        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, it selects
-        from the first rows (four for each landmark).
+        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, the rule
+        selects from the first rows (four for each landmark).
     false_alarms : float, default=0.05
         False-positive rate: the fraction of rows of the training distribution that are flagged, between 0 and 1.
     dtype : {"float32", "float64"} or None, default=None
@@ -155,7 +155,7 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
         features = NystromFeatures(
             kernel=kernel, n_landmarks=min(int(self.n_landmarks), n // 2), landmarks=self.landmarks, random_state=seed
         ).fit(X)
-        sums = RidgeSums(features.points_.shape[0], 1)  # one target column of zeros
+        sums = RidgeSums(features.points_.shape[0], 1)  # targets of zero: variances do not depend on the targets
         for rows in slices(n, _ROWS_PER_BLOCK):
             part = X[rows]
             sums.add(features.transform(part).astype(np.float64), np.zeros((part.shape[0], 1)))
@@ -251,13 +251,13 @@ class NystromNovelty(OutlierMixin, BaseEstimator):
 
 
 def _novelty(features: NystromFeatures, variances: Callable[..., np.ndarray], X: Any) -> np.ndarray:
-    """Return the posterior variance of each row; `variances` is a method of `FeatureProcess`."""
+    """Return the posterior variance of each row, computed by `variances`, a method of a `FeatureProcess`."""
     out = np.empty(X.shape[0])
     for rows in slices(X.shape[0], _ROWS_PER_BLOCK):
         part = X[rows]
         values = xa.to_numpy(evaluate(features.kernel_, part, features.points_)).astype(np.float64, copy=False)
-        # `features.transform` is not used, because the padding of blocks to 64 rows, for equal results in any batch, is slow
-        # for one row.
+        # `features.transform` is not used: it pads blocks to 64 rows, so that results do not depend on the batch, and is
+        # slow for one row.
         Phi = solve_triangular(features.factor_, values.T, lower=True, check_finite=False).T
         own = np.asarray(features.kernel_.diag(part), dtype=np.float64)
         out[rows] = variances(Phi, np.maximum(own - np.einsum("ij,ij->i", Phi, Phi), 0.0))

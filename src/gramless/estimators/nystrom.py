@@ -75,8 +75,8 @@ class NystromLSSVC(ClassifierMixin, OnePassEstimator):
         Number of landmarks. A float at most 1 is a fraction of the rows; `partial_fit` needs an int.
     landmarks : str, LandmarkRule or array, default="uniform"
         Rule that selects the landmarks: a name or object of `gramless.approximation.landmarks`, row indices, or the points
-        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, it selects
-        from the first rows (four for each landmark).
+        themselves. A rule selects from a uniform sample of at most 50,000 rows; if a generator yields the rows, the rule
+        selects from the first rows (four for each landmark).
     Cs : sequence of float, default=1e-3 to 1e6 in half decades
         Values of `C` that `C="loo"` compares.
     solver : {"auto", "sums", "cg"} or CG, default="auto"

@@ -225,7 +225,7 @@ class OnePassEstimator(BaseEstimator):
         return plan_pass(self.pass_settings(), PassSize(n, d, n_outputs, np.dtype(dtype), device))
 
     def finish(self) -> Self:
-        """Delete the sums and the stored rows; the predicted values do not change.
+        """Delete the sums of the normal equations and the stored rows; the predicted values do not change.
 
         In memory and in a saved file, the model then has `m` points instead of `m^2` sums. Later calls of `partial_fit`
         raise ValueError, and so do standard deviations and intervals with `local=True`, because they need the sums.
@@ -406,7 +406,7 @@ class OnePassEstimator(BaseEstimator):
         return model
 
     def _process(self) -> OnePassProcess | None:
-        """Return the Gaussian process of the model, cached until rows are added; None if the model has no sums."""
+        """Return the Gaussian process of the model, cached until rows are added; None without sums of normal equations."""
         state, settings = self._fitted_pass(), self.pass_settings()
         model = state.model(settings)
         if self._posterior is None or self._posterior[0] is not model:

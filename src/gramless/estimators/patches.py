@@ -232,7 +232,7 @@ class PatchClassifier(ImageInputMixin, MetaEstimatorMixin, ClassifierMixin, Base
         parts = {"blocks": block, "labels": 3 * n * 8}
         estimator, advice = clone(self._base()), "use a larger stride, fewer images, or raise memory_budget"
         if not hasattr(estimator, "_fit_plan"):
-            in_memory = rows <= budget // 2  # the memory of the estimator is unknown
+            in_memory = rows <= budget // 2  # the other half is for the estimator, whose memory is unknown
             memory = MemoryEstimate({**parts, "windows": rows if in_memory else 0})
             memory.check(budget, advice)
             return estimator, in_memory, memory
@@ -296,7 +296,7 @@ def _block_bytes(budget: int, tuning: ImageTuning) -> int:
 
 
 def _reserve(file: Path, n_bytes: int) -> None:
-    """Create a file of `n_bytes`; a full disk raises OSError here, but ends the process while writing to a mapped file."""
+    """Reserve `n_bytes` for a file: a full disk raises OSError here, instead of ending the process at a write to the map."""
     with open(file, "wb") as opened:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(opened.fileno(), 0, n_bytes)

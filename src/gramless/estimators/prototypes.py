@@ -225,7 +225,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
             outputs = 1 if len(counts) == 2 else len(counts)
             if self.solver == "auto":
                 direct = clone(model).set_params(solver="cholesky")
-                # Cholesky is preferred if it fits in memory, because the prototypes are few and C is usually large.
+                # Cholesky is preferred if it fits in memory, because conjugate gradients are slow for the usual large C.
                 with suppress(MemoryError):
                     direct._fit_plan(*points.shape, outputs, model.dtype, model.device)
                     model = direct
@@ -258,7 +258,7 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
     def _plan(
         self, counts: np.ndarray, requested: list[int], d: int, dtype: np.dtype, device: str, *, in_a_file: bool = False
     ) -> tuple[MemoryEstimate, int]:
-        """Return the larger memory of the clustering and of the linear system, and the bytes available for the system."""
+        """Return the memory of the larger stage (clustering or linear system), and the bytes available for the system."""
         budget, itemsize = parse_budget(self.memory_budget, device), dtype.itemsize
         n, k = int(counts.sum()), len(counts)
         prototypes = [min(q, int(size)) for q, size in zip(requested, counts, strict=True)]
@@ -354,5 +354,5 @@ class PrototypeLSSVC(ClassifierMixin, BaseKernelExpansion):
 
 
 def _number_of(requested: float, n: int) -> int:
-    """Return the number of prototypes if `requested` is an integer or a fraction of `n` rows."""
+    """Return the number of prototypes; `requested` is this number as an integer, or a fraction of the `n` rows."""
     return int(requested) if isinstance(requested, Integral) else max(1, ceil(requested * n))

@@ -10,10 +10,10 @@ and computes the margins `l_i = t_i * f(x_i)` (elementwise). A row stays active 
 margins are classified reliably, rows with smaller margins are outliers, and both are discarded. Discarded rows never become
 active again, so the set shrinks until it is stable; `check_inclusion` counts discarded rows that satisfy the rule later.
 
-Cost: O(n m d + n m^2) for the first step with n rows. In each later step, n is the number of discarded or of remaining rows,
-whichever is smaller, and the scores cost O(|S| m d). Memory: m^2 numbers. Reference: Yu, Diamantaras, McKelvey and Kung,
-"Multiclass ridge-adjusted slack variable optimization using selected basis for fast classification", 2014, sections 2.1 and
-2.2.
+Cost: O(n m d + n m^2) for the first step with n rows. In a later step, n is the number of newly discarded or of still active
+rows, whichever is smaller, and the scores cost O(|S| m d). Memory: m^2 numbers. Reference: Yu, Diamantaras, McKelvey and
+Kung, "Multiclass ridge-adjusted slack variable optimization using selected basis for fast classification", 2014, sections
+2.1 and 2.2.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from gramless.streaming.learners.active_set import (
 _BASIS_MATRICES = 9
 # Bytes for each kernel value of a block: the value in its own precision, in float64, whitened, and transposed.
 _BYTES_PER_VALUE = 32
-# Condition number above which the coefficients have about two correct digits in float64.
+# Condition number above which the coefficients have at most about two correct digits in float64.
 _MAX_CONDITION = 1e14
 
 
@@ -114,8 +114,8 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
     rho : float, default=1e-3
         Factor of the ridge penalty on the coefficients; a larger value regularises more strongly.
     reduction : {"sum", "mean"}, default="sum"
-        Whether the squared errors of the active rows are added or averaged. With `"mean"` a fixed `rho` regularises more
-        strongly, and fewer discarded rows would satisfy the rule for active rows later.
+        Whether the squared errors of the active rows are added or averaged. With `"mean"`, the same `rho` regularises
+        more strongly than with `"sum"`, and fewer discarded rows would satisfy the rule for active rows later.
     max_iter : int, default=20
         Maximum number of solver iterations. The Notes define an iteration.
     check_inclusion : bool, default=False
@@ -374,7 +374,7 @@ class RiSVOClassifier(ClassifierMixin, BaseKernelExpansion):
         return self
 
     def _store(self, model: ActiveModel, active: Any) -> None:
-        """Store a model and the numbers of its active rows: an array, or a dask array after a fit to dask collections."""
+        """Store a model and the indices of its active rows: an array, or a dask array after a fit to dask collections."""
         self._set_points(self.kernel_, model.points, model.points, model.support)
         self.dual_coef_, self.intercept_, self.jitter_ = xa.to_numpy(model.coef), xa.to_numpy(model.bias), model.jitter
         self.active_set_ = active

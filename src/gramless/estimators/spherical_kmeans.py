@@ -3,8 +3,8 @@
     label_i = argmax_q <x_i, m_q>,    m_q <- sum_{label_i = q} x_i / ||x_i||, scaled to unit norm,
 
 until the centroids stop rotating: 1 - mean_q <m_q new, m_q old> < tol. An iteration is one matrix product in tiles: O(n k d)
-time, and O(n + k d) memory in addition to the data. Points whose label cannot change, by bounds on the angles
-(`gramless.approximation.clustering.bounds`), are left out. Sums are updated only with the points that changed their cluster.
+time, and O(n + k d) memory in addition to the data. Points whose label cannot change, as proved by bounds
+(`gramless.approximation.clustering.bounds`), are skipped. Sums are updated only with points that changed cluster.
 
 References: Dhillon and Modha, "Concept decompositions for large sparse text data using clustering", 2001; Sculley,
 "Web-scale k-means clustering", 2010, for mini-batches.
@@ -269,7 +269,7 @@ class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         n, k = X.shape[0], centres.shape[0]
         sums = [xa.zeros((k, X.shape[1]), X, np.float64) for _ in range(workers_for(X, k))]
         old = xa.zeros((n,), X, np.int64) - 1
-        # On a CUDA device, the full product costs less than the evaluation of the bounds.
+        # On a CUDA device, the product with all points costs less than the evaluation of the bounds.
         bounds = AngleBounds(X, scale) if xa.device_of(X) == "cpu" else None
         labels = xa.zeros((n,), X, np.int64) if bounds is None else bounds.labels
         drift = None

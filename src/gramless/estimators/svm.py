@@ -33,8 +33,8 @@ vectors, which are computed once and not stored (`gramless.svm.one_class_dual`).
 
 The three estimators share one `fit`; each defines its targets and its dual problem. A model is fitted to NumPy or CSR rows,
 to a square matrix of kernel values, or to a sequence of objects (texts, graphs) for which the user's kernel function is
-defined. The model stores the rows of its support vectors, or all objects, because a kernel function receives all objects
-again at prediction. With a precomputed kernel no rows are stored, and prediction reads the columns of the support vectors.
+defined. The model stores the rows of its support vectors, but all objects of a sequence, because prediction passes all of
+them to the kernel function. With a precomputed kernel, it stores no rows and reads the columns of the support vectors.
 
 References: Cortes and Vapnik (1995), Support-vector networks; Schölkopf, Smola, Williamson and Bartlett (2000), New support
 vector algorithms; Smola and Schölkopf (2004), A tutorial on support vector regression; Takeuchi, Le, Sears and Smola (2006),
@@ -473,7 +473,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
     n_support_ : ndarray of shape (n_classes,)
         Number of support vectors of each class.
     dual_coef_ : array of shape (n_classes - 1, n_SV), or (n_classes, n_SV) for one-vs-rest
-        Multipliers times labels. In one-vs-one, a column has the coefficients of a support vector against each other class.
+        Multipliers times labels. In one-vs-one, each support vector has a column with one row for each other class.
         Sparse after a fit to sparse rows.
     coef_ : array of shape (n_problems, n_features)
         Weights of the features for a linear kernel, read-only; sparse after a fit to sparse rows.
@@ -619,7 +619,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
 
     @property
     def _one_vs_one(self) -> bool:
-        """Whether the model is one-vs-one with more than two classes, so that each pair of classes has a problem."""
+        """Whether the model is one-vs-one with more than two classes, with a two-class problem for each pair of classes."""
         return self.multi_class == "ovo" and len(self.classes_) > 2
 
     @property
@@ -681,7 +681,7 @@ class KernelSVC(ClassifierMixin, BaseKernelSVM):
         for fold in np.unique(fold_of):
             train, test = nonzero[fold_of != fold], nonzero[fold_of == fold]
             part = replace(fit, X=_gram_or_rows(fit.X, kernel, train, train))
-            # A class without training rows loses every pair, because the bias of a one-class problem is the label.
+            # A class without training rows loses every pair: the bias of a problem with rows of one class is their label.
             model = self._solve(part, codes[train], weights[train])
             rows = _gram_or_rows(fit.X, kernel, test, train[model.support])
             vectors = support_rows(part.X, model.support, kernel)
@@ -1012,8 +1012,8 @@ class KernelOneClassSVM(OutlierMixin, BaseKernelSVM):
 def solver_seed(random_state: Any) -> int:
     """Return the seed of the solver, which is fixed for `random_state=None`.
 
-    The problems are convex, so the seed affects only the start of the solver. With random starts, the solutions of two fits
-    would differ within the tolerance.
+    The problems are convex, so another seed changes the start of the solver, and the solution only within the tolerance.
+    The fixed seed avoids this difference between two fits.
     """
     return 0 if random_state is None else int(check_random_state(random_state).randint(2**31 - 1))
 
@@ -1026,7 +1026,7 @@ def rows_on(X: Any, device: str) -> Any:
 
 
 def support_rows(X: Any, support: np.ndarray, kernel: Kernel) -> Any:
-    """Return the support vectors; for a precomputed kernel an empty array of their dtype."""
+    """Return the support vectors; for a precomputed kernel, an array without columns of the dtype of `X`."""
     return X[support] if kernel.uses_points else np.empty((support.size, 0), dtype=xa.numpy_dtype(X))
 
 

@@ -107,7 +107,7 @@ def _has_probabilities(estimator: Any) -> bool:
 
 
 def _delegated(method: Any) -> Any:
-    """Decorate a prediction method to call the method of the same name of each output's estimator or of the single model."""
+    """Decorate a prediction method to call the same method of each output's estimator, or of `model_` if present."""
     name = method.__name__
 
     @functools.wraps(method)
@@ -280,7 +280,7 @@ class _TableEstimator(BaseEstimator):
         return self
 
     def _encode_training_rows(self, X: Any, kept: np.ndarray, loss: ClassLoss | ValueLoss) -> Encoded:
-        """Fit the effects of categories, and return the encoded rows of positive weight with cross-fitted effects."""
+        """Fit effects of categories on the target; return encoded rows of positive weight, with cross-fitted effects."""
         every = np.arange(len(kept))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         log = loss.can_log
@@ -356,7 +356,7 @@ class _TableEstimator(BaseEstimator):
                 "the selected settings fit the logarithm of the target, and y has the value "
                 f"{targets[kept].min():g}: call fit"
             )
-        self.columns_ = copy.copy(self.columns_)  # the effects of categories are fitted again
+        self.columns_ = copy.copy(self.columns_)  # copied, because the effects of categories are fitted again
         encoded = self._encode_training_rows(X, kept, loss)
         progress = _Progress(self)
         if self.model_ is not None:
@@ -403,8 +403,8 @@ class _TableEstimator(BaseEstimator):
 
         began, selected = time.perf_counter(), self.model_
         n_landmarks = TUNING.landmarks if n_rows is None else min(TUNING.landmarks, n_rows)
-        # `solver="sums"` has intervals and probabilities, and needs one pass only; every pass encodes all rows again.
-        # In float32, coefficients of so many rows are too inaccurate for a large C, which the search may select.
+        # `solver="sums"` needs one pass for intervals and probabilities; each further pass would encode all rows again.
+        # In float32, coefficients fitted to many rows are too inaccurate for a large C, which the search may select.
         model = clone(selected).set_params(C=float(selected.C_), n_landmarks=n_landmarks, solver="sums", dtype="float64")
         if is_classifier(self):
             model.set_params(class_weight=self.class_weight)
@@ -524,7 +524,7 @@ class _TableEstimator(BaseEstimator):
             factors = loss.row_factors(labels - model.predict(X))
             model.fit(X, labels, sample_weight=factors if loss.weights is None else factors * loss.weights)
         if hasattr(model, "finish"):
-            model.finish()  # deletes the sums that only partial_fit needs
+            model.finish()  # deletes the sums of the normal equations, which are not used again
         self.model_, self.timings_ = model, {"tune": tune_seconds, "fit": time.perf_counter() - began}
 
     @_delegated
@@ -533,7 +533,7 @@ class _TableEstimator(BaseEstimator):
 
         The prediction of a classifier is the probability of each class (for two classes, of `classes_[1]`), or the score if
         `predict_proba` is disabled. The values of all columns add up to the difference between the prediction and the mean
-        prediction of the background rows. Up to six columns, all subsets are evaluated; else random orders.
+        prediction of the background rows. For up to six columns, all subsets are evaluated; for more, random orders.
 
         Parameters
         ----------

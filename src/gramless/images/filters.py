@@ -321,7 +321,7 @@ class HOG(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
 class SpectrumFeatures(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
     """Normalised pixels, followed by the normalised square roots of the Fourier magnitudes.
 
-    Flat rows without `shape` are transformed in the order of their values.
+    The Fourier transform of a flat row without `shape` is over the values in their order in the row.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ class SpectrumFeatures(ClassNamePrefixFeaturesOutMixin, ImageTransformer):
         pixels, magnitudes = out[:, :d], out[:, d:]
         pixels[:] = images.reshape(n, d)
         # Normalise pixels before the Fourier transform, so that a constant image becomes exactly zero, not rounding errors.
-        # Other images have the same result, because normalising the magnitudes cancels the scale of the pixels.
+        # For other images this scaling has no effect on the magnitudes, because they are normalised too.
         centre_and_normalise(pixels)
         columns = pixels.reshape(images.shape).transpose(0, 3, 2, 1).reshape(n, d)
         np.sqrt(np.abs(rfft(columns, axis=1)[:, :half]), out=magnitudes)

@@ -52,7 +52,7 @@ def _sample_columns(images: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 
 def _extent(occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of the first True of each row and the length up to the last True; all of a row without True."""
+    """Return, for each row, the index of the first True and the length up to the last True; 0 and the full width if none."""
     side = occupied.shape[1]
     not_empty = occupied.any(axis=1)
     first = np.where(not_empty, occupied.argmax(axis=1), 0)

@@ -8,8 +8,8 @@
    The mean features of a sample of images are subtracted, and feature vectors are scaled to unit norm.
 6. With `n_components`, feature vectors are projected on the leading right singular vectors of the features of the sample.
 
-Inner products of unit vectors are cosines. Activations of n images take 2 n positions atoms d operations for patches of d
-values; the other steps take half of that time. Memory: the result and a few images per thread; activations are not stored.
+Inner products of unit vectors are cosines. For n images with p patches of d values, activations take 2 n p d operations per
+atom; the other steps take half of that time. Memory: the result and a few images per thread; activations are not stored.
 References: Coates and Ng, "The importance of encoding versus training with sparse coding and vector quantization", 2011;
 Kurugodu and Kongara, "KMeans kernel classifier", 2023, for spherical k-means on patches.
 """

@@ -16,8 +16,8 @@ A one-pass regressor stores a uniform sample of up to 8,192 training rows, for w
     r_i = (y_i - f(x_i)) / (1 - h_i),     f_-i(x) = f(x) - r_i h_i(x),     h_i(x) = w_i (1 / N + u_i . u(x))
 
 The intervals are the jackknife+ of the stored rows, and the scale `s` is estimated from the residuals. The features
-represent landmarks better than new rows, so stored rows that are landmarks are excluded if at least as many other rows are
-stored. The interval of a new row costs O(stored rows) in addition.
+represent landmarks better than new rows, so landmarks among the stored rows are not used, unless most stored rows are
+landmarks. The interval of a new row costs O(stored rows) in addition to the variance.
 
 References: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections 2.1 and 8.3; Snelson and
 Ghahramani, "Sparse Gaussian processes using pseudo-inputs", 2006, for the unexplained variance.
@@ -187,7 +187,7 @@ def process_batch_rows(n: int, d: int, p: int, k: int, budget: int) -> int:
     parts = {
         "stored rows": 2 * n * d * 8 + n * (p + 6 * k) * 8,
         "matrices of the features": 6 * p * p * 8,
-        # Smoothing weights of the stored rows and their factors.
+        # Smoothing weights of the stored rows, and the features from which the weights are computed.
         "new row": (4 * n + 6 * p) * 8,
         "intervals": 6 * 8 * TUNING.interval_entries,
     }

@@ -14,10 +14,10 @@ a fraction `u` of the probability of the class:
 
     s(x, y) = sum_{c: p_c > p_y} p_c + u p_y,     u uniform on [0, 1]
 
-The threshold is a quantile of the scores of the true classes on rows that the model was not fitted on; the set of a new
-row contains every class whose score does not exceed the threshold. The random fraction makes the coverage exact if many
-scores would be equal; with `u = 1` the sets are larger, never empty, and contain the true class at least as often. Cost: O(n
-k log k) for n rows and k classes.
+The threshold is a quantile of the scores of the true classes on rows that the model was not fitted on; the set of a new row
+contains every class whose score does not exceed the threshold. The random fraction prevents equal scores, which makes the
+coverage exact; with `u = 1` the sets are larger, never empty, and contain the true class at least as often. Cost: O(n k log
+k) for n rows and k classes.
 
 References: Barber, Candes, Ramdas, Tibshirani, "Predictive inference with the jackknife+", 2021; Romano, Sesia, Candes,
 "Classification with valid and adaptive coverage", 2020.
@@ -88,7 +88,7 @@ def prediction_intervals(
     check_coverage(coverage)
     ends = []
     for batch in process.batches(X, variances=local):
-        left_out = process.leave_one_out  # read after the first batch, which computes the estimates of an iterative process
+        left_out = process.leave_one_out  # not before the loop: the first batch of an iterative process estimates it
         lengths = np.abs(left_out.residuals) * factor
         if batch.weights is None and not local:
             widths = score_thresholds(lengths.T, coverage, left_out.copies)
@@ -108,7 +108,7 @@ def prediction_intervals(
 def score_thresholds(scores: np.ndarray, coverage: float, weights: np.ndarray | None = None) -> np.ndarray:
     """Return for each row of `scores` the threshold that a fraction `coverage` of new scores does not exceed.
 
-    `weights` has the number of copies that each column stands for. A threshold is infinite if there are too few columns.
+    `weights` has the number of copies that each column stands for. A threshold is infinite if `coverage` needs more columns.
     """
     check_coverage(coverage)
     n = float(scores.shape[1] if weights is None else weights.sum())

@@ -173,8 +173,8 @@ def diagonal_from_probes(op: KernelOperator, probes: np.ndarray, W: Array) -> tu
     floor = 1.0 / xa.to_numpy(op.diag()).astype(np.float64)
     u = solution[:, -1].astype(np.float64)
     diagonal = np.maximum(np.mean(samples, axis=1), floor + u**2 / u.sum())
-    # Callers divide by the entries p. The mean of 1 / p exceeds one over the mean by the fraction var(p) / p^2, which is
-    # corrected.
+    # Callers divide by the estimates p. Noise in p increases the mean of 1 / p by the fraction var(p) / p^2, so p is
+    # increased by the same fraction.
     return diagonal + np.var(samples, axis=1, ddof=1) / samples.shape[1] / diagonal, u
 
 

@@ -19,12 +19,12 @@ the residual `r`. The preconditioner `P`, which each iteration applies to `r` an
 
     r^T A^-1 r <= r^T P^-1 r (ridge + damping) / ridge          since A >= P - damping
 
-From the second iteration on, the rest of a geometric series is a better estimate of the missing part if the damping is
-large. The iterations end when the smaller of bound and estimate is at most `tol` times each variance; the smaller value is
-subtracted. All new rows of a batch are solved together. The first batch also solves for random signs, which estimate the
-diagonal of the inverse. With so many rows, leaving out a row hardly changes other predictions, so the plain jackknife is
-used. The log determinant is `E n sum_j tau_j^2 log theta_j` over random signs, with eigenvalues `theta` and first components
-`tau` of the tridiagonal matrices of Lanczos' method. Cost: O(n^2 (d + m)) for each iteration and batch of m new rows.
+For large damping, a geometric series of the changes of `k(x)^T v_j` estimates the missing part better than the bound, from
+the second iteration on. The iterations end when the smaller value is at most `tol` times each variance, and subtract it. All
+new rows of a batch are solved together. The first batch also solves for random signs, which estimate the diagonal of the
+inverse. With so many rows, leaving out a row hardly changes other predictions, so the plain jackknife is used. The log
+determinant is `E n sum_j tau_j^2 log theta_j` over random signs, with eigenvalues `theta` and first components `tau` of the
+tridiagonal matrices of Lanczos' method. Cost: O(n^2 (d + m)) for each iteration and batch of m new rows.
 
 References: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, sections 2.2, 2.7 and 5.4; Gardner et
 al., "GPyTorch: blackbox matrix-matrix Gaussian process inference", 2018; Ubaru, Chen, Saad, "Fast estimation of tr(f(A)) via
@@ -118,7 +118,7 @@ class _Posterior(GaussianProcess):
             prior = xa.to_numpy(model.kernel.diag(part)).astype(np.float64)
             explained, weights = self._solved(K, prior, variances)
             left, values = prior - explained, xa.to_numpy(K).astype(np.float64)
-            if model.fit_intercept and (variances or weights is not None):  # otherwise computing `u` may take iterations
+            if model.fit_intercept and (variances or weights is not None):  # else `u`, which may be costly, is not needed
                 missing = 1.0 - values @ self.u
                 left = left + missing**2 / self.u.sum()
                 weights = None if weights is None else weights + np.outer(missing, self.u / self.u.sum())
@@ -236,7 +236,7 @@ class IterativePosterior(_Posterior):
         forms = _QuadraticForms(columns, self.op, self.preconditioner)
 
         def missing_fraction(values: np.ndarray) -> np.ndarray:
-            """Return the missing part divided by the variance of a new row, or by the form of a random-sign column."""
+            """Return the missing part divided by the variance (new rows) or by the form (columns of random signs)."""
             total = np.append(np.maximum(prior - values[:m], 1e-6 * prior), np.maximum(values[m:], 1e-300))
             return forms.missing / total
 
@@ -286,14 +286,14 @@ class IterativePosterior(_Posterior):
 def make_posterior(
     model: LeastSquaresModel, budget: int, *, random_state: Any = None, tuning: LinalgTuning = LINALG_TUNING
 ) -> ExactPosterior | IterativePosterior:
-    """Return the process by a factorisation if the factor fits the budget, else by conjugate gradients."""
+    """Return the exact posterior if the factor fits the budget and the rows are not too many, else the iterative one."""
     n, d = model.points.shape
     fits = n <= tuning.exact_leave_one_out_max_rows and ExactPosterior.memory(n, d, model.device).nbytes <= budget
     return ExactPosterior(model, budget) if fits else IterativePosterior(model, budget, random_state=random_state)
 
 
 class _QuadraticForms:
-    """Quadratic forms `b^T A^-1 b` of all columns `b` during conjugate gradients, and the missing parts of the forms.
+    """Quadratic forms `b^T A^-1 b` of all columns `b` during conjugate gradients, and their estimated errors `missing`.
 
     An instance is passed to CG as the preconditioner, so that it receives every residual. For an iterate `w` with the
     residual `r = b - A w`, `w^T (b + r)` is `b^T A^-1 b` minus the squared error of `w` in the norm of `A`, for any first
@@ -326,7 +326,7 @@ class _QuadraticForms:
         before, self.values = self.values, _column_sums(self.columns + self.residual, W)
         earlier, now = self.residual_forms[-2:]
         self.missing = now * self.bound
-        if self._updates > 1:  # the first change, from zero, is no measure of the rate of convergence
+        if self._updates > 1:  # at the first update `before` is zero, not the form of an iterate
             ratio = np.divide(now, earlier, out=np.ones_like(now), where=earlier > 0)
             series = np.divide(ratio, 1.0 - ratio, out=np.full_like(ratio, np.inf), where=ratio < 1)
             self.missing = np.fmin(self.missing, np.abs(self.values - before) * series)
@@ -354,8 +354,8 @@ def _plan_batches(model: LeastSquaresModel, dtype: Any, budget: int, tuning: Inf
             rows //= 2
             if rows < tuning.fewest_new_rows:
                 raise
-    # A product with the matrix takes 2 n^2 rows operations in single precision, and the preconditioner n m^2 operations in
-    # double precision, at half the rate. This number of landmarks m makes both times equal.
+    # A product with the matrix takes `2 n^2 rows` operations in single precision. A preconditioner of m landmarks takes
+    # `n m^2` operations in double precision, at half the rate. With `m = sqrt(n rows)` both times are equal.
     balanced = planned(rows, min(n // 2, int((n * rows) ** 0.5)))
     fits = balanced.cached == plain.cached and balanced.memory.nbytes <= budget
     return (balanced if fits else plain), rows

@@ -51,7 +51,7 @@ _MIN_PAIRWISE_PROBABILITY = 1e-7
 
 
 def probability_constraint(*methods: str) -> list[Any]:
-    """Return the parameter constraint of `probability` for an estimator that has these methods."""
+    """Return the parameter constraint of `probability` for an estimator that accepts these methods and False."""
     return [StrOptions(set(methods)), Options(bool, {False})]
 
 

@@ -119,7 +119,7 @@ def temperature_losses(scores: np.ndarray, codes: np.ndarray, weights: np.ndarra
 def temperature_loss_and_slopes(
     scores: np.ndarray, codes: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[float, np.ndarray]:
-    """Return the mean of `temperature_losses` and its gradient by the scores; the optimal `a` contributes nothing."""
+    """Return the mean of `temperature_losses` and its gradient by the scores; the derivative by the optimal `a` is zero."""
     p, own = _relative_to_largest(scores, codes)
     a = _best_slope(p, own, weights)
     P = np.exp(a * p)

@@ -1,13 +1,13 @@
 """Invariant kernels: the mean of a kernel over transformed copies of both points.
 
     Invariant   k(x, y) = mean over g, h of kernel(g x, h y)         g, h in a finite set of transforms
-    Reflected   k(x, y) = (f(e + o) + f(e - o)) / 2                  e, o = inner products of the even and the odd columns
+    Reflected   k(x, y) = (f(e + o) + f(e - o)) / 2                  e, o = inner products of the first and the last columns
 
 The mean is the inner product of mean feature vectors, hence positive semi-definite for every kernel and every set of
 transforms. If the set is a group that permutes columns, and the kernel does not depend on the order of columns, the mean
 over the transforms of one point equals the mean over both points: |G| blocks instead of |G|^2. `Reflected` is for a
-reflection that changes the sign of the odd columns only; e and o cost as much as an inner product of all columns. Reference:
-Haasdonk and Burkhardt, "Invariant kernel functions for pattern analysis and machine learning", 2007.
+reflection that negates only the last (odd) columns; e and o cost together as much as one inner product of all columns.
+Reference: Haasdonk and Burkhardt, "Invariant kernel functions for pattern analysis and machine learning", 2007.
 """
 
 from __future__ import annotations

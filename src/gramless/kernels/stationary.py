@@ -406,7 +406,7 @@ def compiled_block(kernel: Kernel, X: Array, rows: Any, columns: Any, out: Array
 
 
 def values_at_points(kernel: Kernel, X: Array, Y: Array, out: Array, n_points: int) -> Array:
-    """Return `kernel(X, Y)`. Only `n_points` decides on compiled code, so that values do not depend on the batches of X."""
+    """Return `kernel(X, Y)`. `n_points` alone selects compiled code, so values do not depend on the batches of X."""
     if isinstance(kernel, UnitDiagonalKernel):
         return kernel(X, Y, out, 0 if n_points >= TUNING.compiled_points else sys.maxsize)
     return kernel(X, Y, out=out)

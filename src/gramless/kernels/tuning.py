@@ -25,12 +25,12 @@ class KernelTuning:
     # loops takes about 1 s once per process; NumPy computes a Gaussian block of this size in about 1 ms (20 features,
     # float64). Smaller blocks always use NumPy and SciPy.
     compiled_values: int = 1 << 18
-    # The same number for callers that have already loaded compiled loops (the dual solvers). For smaller blocks the call of
-    # compiled code takes more time than it saves.
+    # Replaces `compiled_values` for callers that have already loaded compiled loops (the dual solvers). For smaller blocks
+    # the call of compiled code takes more time than it saves.
     compiled_values_if_loaded: int = 1 << 12
     # Smallest number of points of a model for which compiled code is used. The number of rows has no influence, so that
-    # the values of a row do not depend on the batch that contains it. 1,024 points and 256 rows have `compiled_values`
-    # kernel values.
+    # the values of a row do not depend on the batch that contains it. With this number of points, a batch of 256 rows has
+    # `compiled_values` kernel values.
     compiled_points: int = 1 << 10
     # Largest size of a row in bytes for the compiled loop. Longer rows do not stay in the first-level cache (32 KB) while
     # the sums of a register tile are computed.

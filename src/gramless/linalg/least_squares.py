@@ -131,7 +131,7 @@ def fit_expansion(
     """Fit a kernel expansion to the targets `Z`; rows of weight zero are left out.
 
     Early stopping uses `validation_error(scores, Z)` and `classes` (for a stratified split). `rescale` converts coefficients
-    and bias for `Z` to those of the model, `start` is a starting point, and `callback` gets the fit after each iteration.
+    and bias for `Z` to those of the model, `start` is the first iterate, and `callback` gets the fit after each iteration.
     """
     rng, stopping = settings.generator(X, Z), settings.callbacks.early_stopping
     device, dtype = xa.resolve_device(settings.device, X), xa.numpy_dtype(X)
@@ -250,7 +250,7 @@ def planned_preconditioner(
 def _solver_by_name(settings: LeastSquaresSettings, plan: SolverPlan, op: Any) -> Solver:
     cls = SOLVERS[plan.solver]
     options: dict[str, Any] = {}
-    # If solver="auto" selects CG although the system is small enough to factor, iterations are cheap and end at value_tol.
+    # If the system is small enough to factor, iterations are cheap: CG stops at `value_tol`, without a test of predictions.
     is_small = settings.solver == "auto" and op.shape[0] <= settings.tuning.cholesky_max_rows_cpu
     until_predictions = plan.solver == "cg" and settings.tol == "auto" and not is_small
     if plan.solver != "cholesky":  # `tol` is for iterative solvers; a direct solver refines to its own tolerance

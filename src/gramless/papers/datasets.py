@@ -302,7 +302,7 @@ class _ProgressBar:
 
     def __init__(self, name: str, progress: Progress):
         self._report, self._done = partial(progress, name), 0
-        self.total = 0  # pooch assigns the length of the file
+        self.total = 0  # pooch sets this attribute to the length of the file
 
     def update(self, size: int) -> None:
         # pooch counts the last block of the file as a full block, although it may be shorter.

@@ -1,7 +1,7 @@
 """Rows of a delimited text file (.csv, .tsv, .txt, also compressed), read in blocks of rows by `gramless.streaming.text`.
 
-All columns except the target must be numeric, so the first line is a header if another column has a string in this line. If
-a block has a value that is not numeric, the file is parsed again line by line, so that the error message can name the row.
+All columns except the target must be numeric, so the first line is a header if it has a string in one of these columns. If a
+block has a value that is not numeric, the file is parsed again line by line, so that the error message can name the row.
 """
 
 from __future__ import annotations

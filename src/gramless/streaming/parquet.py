@@ -19,7 +19,7 @@ from gramless.streaming.tuning import TUNING
 def open_parquet(path: Path) -> Iterator[Any]:
     """Open a Parquet file; raise ValueError if two columns have the same name.
 
-    By default pyarrow reads all row groups ahead, so that the memory would grow with the size of the file.
+    Row groups are not read ahead, unlike in pyarrow's default, because the memory would grow with the size of the file.
     """
     parquet = import_reader("pyarrow.parquet")
     repeated: list[str] = []

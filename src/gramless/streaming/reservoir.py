@@ -11,7 +11,7 @@ from sklearn.utils.random import sample_without_replacement
 
 from gramless.streaming.sources import RowBlock, concatenate, rows_of
 
-# Number of rows up to which a sample is the start of a permutation of all row numbers; 10^7 row numbers take 80 MB.
+# Largest number of rows for which `draw` permutes all row numbers and takes the first; 10^7 row numbers take 80 MB.
 _PERMUTED_ROWS = 10**7
 
 

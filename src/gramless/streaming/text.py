@@ -27,7 +27,7 @@ DELIMITERS = ",;\t|"
 
 
 def find_delimiter(path: Path, candidates: str = DELIMITERS) -> str:
-    """Return the delimiter that divides all of the first lines into the same number of columns, as large as possible."""
+    """Return the delimiter that gives the most columns, of those that give the same number of columns in all first lines."""
     try:
         with open_text(path) as file:
             lines = file.read(64_000).splitlines()[:50]

@@ -139,7 +139,7 @@ class BatchState:
 
     @classmethod
     def of(cls, problems: Sequence[BoxQP], parts: Sequence[Sequence[Part]], device: Any, working_set: int) -> BatchState:
-        """Return the state before the first round; the products `K beta` are zero, even if a starting point is not."""
+        """Return the state before the first round, with the products `K beta` set to zero for every starting point."""
         torch = xa.import_torch()
         largest = max(qp.size for qp in problems)
         n = max(largest, _set_size(largest, working_set))
@@ -332,7 +332,7 @@ class FusedRowSums:
 
     @classmethod
     def of(cls, kernel: Kernel, X: Any, budget: float) -> FusedRowSums | None:
-        """Return None if kernel, points or device are not supported, or if a padded copy of `X` exceeds the budget."""
+        """Return the sums for the points `X`; None if not supported, or if a padded copy exceeds the budget."""
         torch, form, width = xa.import_torch(), fused_form(kernel), -(-X.shape[1] // 16) * 16
         if form is None or not form.smooth or not can_fuse(kernel, X, "high") or 4 * len(X) * (width + 1) > budget:
             return None

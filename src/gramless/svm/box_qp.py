@@ -151,7 +151,7 @@ class DualSolution:
 
 @dataclass(frozen=True)
 class NuQP(BoxQP):
-    """A dual problem with fixed sums of positive and of negative variables, as in `start`; see the module docstring."""
+    """A dual problem with a fixed sum of the positive and of the negative variables, both given by `start`."""
 
     n_sums: ClassVar[int] = 2
 
@@ -204,7 +204,7 @@ class NuQP(BoxQP):
         return (above - below) / 2
 
     def _levels(self, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
-        """Return, for variables above and below zero, the mean slope of the free ones, or the middle slope without these."""
+        """Return the mean slopes of the free variables above and below zero; if none is free, the value of `_middles`."""
         free, middles = self.is_free(beta), self._middles(beta, slope)
         sides = (free & (beta > 0), free & (beta < 0))
         above, below = (float(slope[side].mean()) if side.any() else m for side, m in zip(sides, middles, strict=True))

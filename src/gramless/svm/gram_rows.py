@@ -30,7 +30,7 @@ Part = slice | np.ndarray
 # Row indices, their weights, and the vector to which the weighted rows are added.
 Update = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-# Cost of adding one stored entry, relative to the cost of moving a pair for each variable of a set (3 and 12 instructions).
+# `GramRows.entry_cost` of a stored entry: 3 vector instructions for the addition, divided by 12 for moving a pair.
 _STORED_ENTRY_COST = 0.25
 
 
@@ -78,8 +78,8 @@ class GramRows:
     def entry_cost(self) -> float:
         """Cost of computing and adding one entry, relative to the cost of moving a pair for each variable of a working set.
 
-        Vector instructions on eight numbers were counted: an entry takes one half per feature, six for the kernel function
-        and three for the addition; moving a pair takes twelve for each variable of the set.
+        Counted in vector instructions on eight numbers: an entry takes d / 2 for points of d features, 6 for the kernel
+        function and 3 for the addition; moving a pair takes 12 for each variable of the set.
         """
         if not self.kernel.uses_points:
             return _STORED_ENTRY_COST
@@ -110,7 +110,7 @@ class GramRows:
     def recompute_cheap_rows(self, largest_weight: float, tol: float) -> None:
         """Let `add` compute kernel values in registers, without storing rows, if this is faster and accurate to `tol`.
 
-        A row is added only 1.7 to 4.5 times (counted), so storing the row takes longer than computing it again. Rows with
+        Each row is added 1.7 to 4.5 times on average (counted), so recomputing the row costs less than storing it. Rows with
         weights up to `largest_weight` are summed in the precision of the rows, a few hundred rows at a time.
         """
         n, d = self.size, self.X.shape[1]
@@ -267,7 +267,7 @@ class StoredGram:
         return cls(K)
 
     def pair(self, first: slice, second: slice) -> StoredGram:
-        """Return the Gram matrix of the points in two slices."""
+        """Return the Gram matrix of the union of the points of both slices."""
         columns = np.concatenate([self.K[:, first], self.K[:, second]], axis=1)
         return StoredGram(np.concatenate([columns[first], columns[second]]))
 

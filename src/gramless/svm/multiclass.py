@@ -87,12 +87,12 @@ class SupportVectorModel:
 
 
 class Decomposition:
-    """Two-class problems of labels in `0 .. n_classes - 1`: one-vs-one, for more than two classes only, or one-vs-rest."""
+    """Two-class problems of labels in `0 .. n_classes - 1`: one-vs-one or one-vs-rest; a single problem for two classes."""
 
     def __init__(self, codes: np.ndarray, n_classes: int, one_vs_one: bool):
         self.codes, self.n_classes = codes, n_classes
         self.in_pairs = one_vs_one and n_classes > 2
-        # The positive and the negative class of each problem; None stands for all other classes.
+        # The positive and the negative class of each problem; the negative class None stands for all other classes.
         self.classes: list[tuple[int, int | None]] = [(c, None) for c in (range(n_classes) if n_classes > 2 else [1])]
         if self.in_pairs:
             self.classes = list(combinations(range(n_classes), 2))
@@ -287,7 +287,7 @@ def _sides(n_classes: int) -> np.ndarray:
 
 
 def votes(scores: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return each class's votes from the pairs plus a tie-breaker below one half; a score of 0 votes for the first class."""
+    """Return votes per class plus a tie-breaker below 1/2; score 0 votes for a pair's first class, as in scikit-learn."""
     # The product has, for each class, the wins as first class of a pair minus the losses as second class. The number of
     # pairs in which the class is second is added, which gives the number of its wins.
     count = (scores >= 0) @ _sides(n_classes) + np.arange(n_classes)
@@ -304,7 +304,7 @@ def class_scores(scores: np.ndarray, n_classes: int, from_votes: bool) -> np.nda
 
 
 def most_votes(scores: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the first class with the most votes of the pairs; a score of 0 votes for the pair's second class."""
+    """Return the first class with the most votes; score 0 votes for a pair's second class, as in LIBSVM."""
     return ((scores > 0) @ _sides(n_classes) + np.arange(n_classes)).argmax(axis=1)
 
 

@@ -8,7 +8,7 @@ gap is `(||S||_q - d' S) / 2` with `1/p + 1/q = 1`. With the penalty `penalty ||
 `(d_m^2 S_m / (2 penalty))^(1/3)`, with the fixed point `d = S / (2 penalty)`.
 
 Pairwise steps (the readable reference solver; a step takes O(M n) for M kernels): with the penalty the dual objective is
-`linear' beta - sum_m S_m^2 / (8 penalty)`. Along a pair of variables it is a concave quartic; the maximum is a cubic's root.
+`linear' beta - sum_m S_m^2 / (8 penalty)`, a concave quartic along a pair of variables; its maximum is the root of a cubic.
 
 References: Kloft, Brefeld, Sonnenburg and Zien (2011); Sun, Ampornpunt, Varma and Vishwanathan (2010).
 """
@@ -140,7 +140,7 @@ def learn_by_alternation(
     on_iteration: Callable[[dict[str, Any]], bool],
     **decomposition: Any,
 ) -> KernelWeights:
-    """Alternate between the classifier and the weights until the gap is at most `weight_tol`.
+    """Alternate between the classifier and the weights until the gap (see `_update_weights`) is at most `weight_tol`.
 
     `fit` has the solver and the resources of each classifier. `on_iteration(record)` is called after each alternation and
     returns True to stop; `decomposition` is passed to `solve_multiclass`.
@@ -164,7 +164,7 @@ def learn_by_alternation(
 def _update_weights(
     weights: np.ndarray, S: np.ndarray, objective: float, p: float, penalty: float | None
 ) -> tuple[np.ndarray, float]:
-    """Return the next weights and the relative distance of the current weights from the optimum."""
+    """Return the next weights and the relative duality gap of the current ones (with `penalty`, distance to fixed point)."""
     norms = weights**2 * S
     if penalty is not None:
         updated = np.cbrt(norms / (2 * penalty))

@@ -6,12 +6,12 @@
 A row is an inlier if `sum_j alpha_j K(x_j, x)` exceeds rho, the common value of this sum for all free multipliers. This is a
 `BoxQP` without a linear term.
 
-The starting point determines the cost of a large fit, because the multipliers of a fraction nu of the rows end at their
-bounds. A model of an eighth of the rows is fitted first and scores all rows. The multipliers of the rows with the lowest
-scores start at their bounds, and the solver moves only the few multipliers that differ in the solution. `K @ start` is
-computed once in tiles, O(nu n^2 d). For many rows this product is in float32, with an error estimate from a sample. If the
-error exceeds the tolerance, scores close to rho are recomputed in float64, and the solution is checked: all other scores
-must differ from rho by more than the error.
+The starting point determines the cost of a large fit: about a fraction nu of the multipliers end at their upper bounds, and
+each must be moved there unless it starts there. A model of an eighth of the rows is fitted first and scores all rows. The
+multipliers of the rows with the lowest scores start at their bounds, and the solver moves only the few multipliers that
+differ in the solution. `K @ start` is computed once in tiles, O(nu n^2 d). For many rows this product is in float32, with an
+error estimate from a sample. If the error exceeds the tolerance, scores close to rho are recomputed in float64, and the
+solution is checked: all other scores must differ from rho by more than the error.
 
 Reference: Schölkopf, Platt, Shawe-Taylor, Smola and Williamson (2001).
 """
@@ -60,7 +60,7 @@ def solve_one_class(fit: DualFit, weights: np.ndarray, nu: float) -> DualSolutio
 
 
 def _start_scores(fit: DualFit, weights: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-    """Return `K @ start`, its largest error, and a mask of the exact values, which include rows close to rho."""
+    """Return `K @ start`, the largest error of its values, and a mask of the exact values: all, or those close to rho."""
     n = start.size
     values, error = _product(fit, start)
     is_exact = np.full(n, error <= fit.solver.tol / 4)

@@ -32,15 +32,15 @@ class SVMTuning:
     # Fraction of the memory budget for the Gram matrices of working sets; the remainder stores kernel rows.
     set_budget_fraction: float = 0.25
     # Largest rounding error of slopes that are summed in registers, as a fraction of the tolerance of the optimality
-    # conditions. The rounding of float32 kernel values changes slopes ten times as much (measured, 20,000 rows).
+    # conditions. The rounding of float32 kernel values adds a ten times larger error (measured, 20,000 rows).
     rounding_fraction: float = 0.5
-    # Numbers of eight bytes for each variable: multipliers, bounds, slopes, gains, costs, temporaries of selection; counted.
+    # Numbers of eight bytes for each variable, counted: multipliers, bounds, slopes, gains, costs, temporaries of selection.
     numbers_per_variable: int = 16
-    # Rows of a small Gram matrix that are computed at a time, up to the diagonal.
+    # Rows of a small Gram matrix that are computed at a time; values above the diagonal are copied from below.
     strip_rows: int = 128
     # Operations (multiply-adds) from which kernel values are computed on several threads. Starting and stopping threads
-    # takes as long as a few million operations. A fit by pairs of classes starts threads several times, but only once if
-    # all kernel values of a small problem are computed in advance (`operations_for_threads_once`).
+    # takes as long as a few million operations. The first number is for fits that start threads several times, the second
+    # for small problems that compute all kernel values in advance, with one start of the threads.
     operations_for_threads: float = 1e8
     operations_for_threads_once: float = 1e7
     # Number of multiply-adds that cost as much as applying the kernel function (an exponential or a power) to one inner
@@ -52,11 +52,11 @@ class SVMTuning:
     # dense rows: BLAS does about twenty times more multiplications per second than a compiled loop over sparse rows.
     dense_memory_ratio: float = 8.0
 
-    # One-class fits: n / start_divisor rows are fitted first to find a starting point (8: 1/64 of the kernel values).
+    # One-class fits find a starting point by a fit of n / start_divisor rows (with 8, 1/64 of the kernel values).
     start_divisor: int = 8
-    # Points. Float32 products are summed over blocks of so many points, and the sums of the blocks are added in float64.
+    # Points. Float32 products are summed over blocks of this size, and the sums of the blocks are added in float64.
     points_per_sum: int = 2048
-    # Kernel values from which float32 with an error check is used: fewer values take less than a second in float64.
+    # Products with at least this number of kernel values use float32 with an error check; fewer take < 1 s in float64.
     values_for_float32: float = 1e8
     # Number of rows on which the error of a float32 product is measured, and the factor by which the largest measured error
     # is multiplied to bound the error of all rows.
@@ -77,7 +77,7 @@ class SVMTuning:
     # Largest fractions of the memory budget for the state of the problems, and for the Gram matrices of large sets.
     device_state_fraction: float = 0.25
     device_set_fraction: float = 0.25
-    # Largest size of a large set as a fraction of the variables: its Gram matrix costs little beside its kernel rows.
+    # Largest fraction of the variables in a large set: the Gram matrix of such a set costs little beside its kernel rows.
     device_largest_set_fraction: float = 1 / 64
     # Bytes of a tile of kernel values, enough to occupy all multiprocessors, and the smallest edge of a tile in rows.
     device_tile_bytes: int = 2**28

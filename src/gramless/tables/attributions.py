@@ -111,7 +111,7 @@ def _from_subsets(outputs: np.ndarray, masks: np.ndarray) -> np.ndarray:
 
 
 def _from_prefixes(outputs: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """Return the change of the prediction by adding each column, as the mean of an order of the columns and its reverse."""
+    """Return the change of the prediction by adding each column, averaged over an order of the columns and its reverse."""
     gains = np.diff(outputs, axis=1)
     # The masks of the reversed order follow the d + 1 masks of the order, and add the column of rank d - 1 first.
     steps = (rank[:, :, None], 2 * rank.shape[1] - rank[:, :, None])

@@ -48,9 +48,9 @@ _STANDARD_ERRORS = 3.0
 # Integers look like an identifier if the numbers of increases and of decreases from row to row differ by at least this share
 # of the rows.
 _SAME_DIRECTION = 0.95
-# A single column determines the target if it predicts more than the share `_ALONE` of at most `_ROWS_ALONE` rows, or has a
-# rank correlation above `_ALONE` with a numeric target. With fewer than `_FEWEST_ROWS_ALONE` rows, or fewer than
-# `_FEWEST_OTHERS` rows outside the most common class, this could happen by chance.
+# A column determines the target if, on a sample of `_ROWS_ALONE` rows, it predicts the class of more than the share `_ALONE`
+# of the rows, or has a rank correlation above `_ALONE` with a numeric target. With fewer than `_FEWEST_ROWS_ALONE` rows, or
+# fewer than `_FEWEST_OTHERS` rows outside the most common class, this could happen by chance.
 _ALONE, _ROWS_ALONE, _FEWEST_ROWS_ALONE, _FEWEST_OTHERS = 0.999, 1000, 50, 10
 _DAY = np.timedelta64(1, "D")
 PHASE_DIGITS = 9
@@ -64,7 +64,7 @@ _CURRENCY = r"\s*(?:[$€£¥]|USD|EUR|GBP|CHF|JPY)?\s*"
 
 
 def _written_number(thousands: str, decimals: str) -> re.Pattern[str]:
-    """Return a pattern of numbers with a currency, a percent sign or thousands separators; in parentheses, (5) means -5."""
+    """Return a pattern of numbers with a currency, a percent sign or thousands separators; (5) is the number -5."""
     # Thousands separators may be non-breaking spaces; a number with thousands separators does not begin with 0.
     digits = rf"(?:[1-9]\d{{0,2}}(?:[{thousands}' \u00a0\u202f]\d{{3}})+|\d+)(?:{decimals}\d+)?\s*%?{_CURRENCY}"
     signed = rf"(?:\s*[+-]{_CURRENCY}|{_CURRENCY}[+-]?){digits}"
@@ -120,7 +120,7 @@ class Encoded:
 
     def prepared(self, preparation: Callable[[Encoded], np.ndarray]) -> np.ndarray:
         """Return `preparation(self)`, computed once and cached; the array must not be modified."""
-        # The preparation is stored too, because the id of a deleted object can be reused by another object.
+        # The cache also refers to the preparation, because the id of a deleted object can be reused by another object.
         known = self._prepared.get(id(preparation))
         if known is None:
             known = self._prepared[id(preparation)] = preparation, preparation(self)
@@ -158,7 +158,7 @@ def column_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
 
 
 def _stored_values(X: Any, place: int) -> tuple[np.ndarray, bool]:
-    """Return one column as a NumPy array, with durations not yet as days, and whether the frame declares it categorical."""
+    """Return one column as a NumPy array, with durations unconverted, and whether the frame declares it categorical."""
     if isinstance(X, ArrayFrame):
         return X.values[place], False
     if not is_frame(X):
@@ -514,7 +514,7 @@ class TableColumns(BaseEstimator):
 
     def _converted(self, kind: str, name: str, values: np.ndarray) -> np.ndarray:
         """Return the values of a column as float64 for numbers, as datetime64 for dates, and else as objects."""
-        # Training columns with only ISO dates have no format: the order that the user requests applies to their new values.
+        # For a column with only ISO dates in training, no format is stored: its new values have the order in `dates`.
         # Model files of version 0.1.0 do not have `formats_`.
         form = getattr(self, "formats_", {}).get(name, self.dates if kind == "date" and self.dates != "auto" else None)
         return _CONVERT[kind](values, name, *([] if form is None else [form]))
@@ -563,10 +563,10 @@ class TableColumns(BaseEstimator):
         return Encoded(encoded.numbers, encoded.codes, effects)
 
     def encodings(self) -> dict[str, tuple[list[int], list[int]]]:
-        """Return the encodings of categories by name ending: numbers of indicators by category, and indices of effects.
+        """Return encodings by name ending, each with the number of indicators per category and the indices of its effects.
 
-        The first encoding has indicators for categories of up to `most_levels` levels, and any effects of categories of more
-        than `_FEW_LEVELS` levels. In the second encoding, " target-encoded", effects replace indicators.
+        The first encoding has indicators for categories of up to `most_levels` levels, and all fitted effects of categories
+        of more than `_FEW_LEVELS` levels. In the second encoding, " target-encoded", effects replace indicators.
         """
         sizes = [len(levels) for levels in self.levels_]
         ends = np.cumsum([0] + [table.shape[1] for table in self.effects_])
@@ -671,7 +671,7 @@ def _words_predict(words: np.ndarray, y: np.ndarray) -> bool:
 
 
 def predicts_alone(values: np.ndarray, y: np.ndarray) -> bool:
-    """Return True if one column determines almost all targets: classes by few intervals or by levels, numbers by rank."""
+    """Return True if a column predicts almost all classes by few intervals or levels, or the ranks of numeric targets."""
     rows = np.random.RandomState(0).permutation(len(values))[:_ROWS_ALONE]
     values, y = values[rows], y[rows]
     is_category = values.dtype.kind == "O"

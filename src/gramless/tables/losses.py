@@ -60,7 +60,7 @@ class Loss:
         return np.ones(len(rows)) if self.weights is None else self.weights[rows]
 
     def row_factors(self, residuals: np.ndarray) -> np.ndarray:
-        """Return factors of the row weights with which weighted least squares minimises the loss near the residuals."""
+        """Return factors of the row weights for iteratively reweighted least squares, computed from residuals."""
         return np.ones(len(residuals))
 
     def reweighted(self, predictions: np.ndarray, rows: np.ndarray) -> Self:
@@ -135,7 +135,7 @@ def robust_scale(values: np.ndarray) -> tuple[float, float]:
 def extreme_targets(y: np.ndarray) -> np.ndarray:
     """Return a mask of the values that are so far from the median that they would dominate a squared error.
 
-    If all values are positive, logarithms of extreme values must be extreme too, because skewed targets have large values.
+    The logarithm of an extreme value of a positive target must be extreme too, because skewed targets have large values.
     """
     centre, scale = robust_scale(y)
     extreme = np.abs(y - centre) > _EXTREME * scale if scale > 0 else np.zeros(len(y), dtype=bool)

@@ -123,7 +123,7 @@ def sample_order(n: int, codes: np.ndarray | None, first: int, rng: np.random.Ra
 
 
 def fit_scalings(encoded: Encoded, options: SearchOptions) -> dict[str, Preparation]:
-    """Return the fitted scalings for every encoding of the categories, without scalings that give equal columns."""
+    """Return fitted scalings for every encoding of the categories; omit scalings that give the columns of "standard"."""
     fitted: dict[str, Preparation] = {}
     for ending, (n_levels, effects) in options.encodings.items():
         scalings = ["standard"]
@@ -282,7 +282,7 @@ def refit_members(
     """Fit members to other rows, with the settings, preparations and weights of the given members."""
     began, n = time.perf_counter(), len(encoded)
     plan = plan_table(n, members[0].preparation.n_columns, loss.n_targets, options)
-    # A model without partition is refitted without partition, even if the time budget would divide slightly more rows.
+    # If the members have no partition, the time budget is ignored, because a few additional rows may exceed it.
     seconds = np.inf if members[0].partition is None else options.tuning.shares["fit"] * options.seconds
     size = part_size(n, len(members), seconds, plan.for_matrices, options.tuning)
     total, fitted = 0.0, []

@@ -5,8 +5,8 @@
     "log"        signed logarithm of skewed columns, then standardised
 
 Missing values are replaced by the median; for a column with missing values in training, an additional column has ones where
-values are missing. Columns with two values become 0 and 1, and each level of a category becomes an indicator column. The
-difference between 0 and 1 counts about as much as one standard deviation of a number.
+values are missing. Columns with two values become 0 and 1, and each level of a category becomes an indicator column. In
+distances, the difference between 0 and 1 counts about as much as one standard deviation of a number.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def narrowed_evaluations(starts: int, evaluations: int) -> int:
 
 
 def rows_within(seconds: float, evaluations: int, tuning: TablesTuning = TUNING) -> int:
-    """Return how many rows a matrix has that can be factored `evaluations` times in `seconds` at the nominal speed."""
+    """Return the largest number of rows of a matrix that is factored `evaluations` times in `seconds` at nominal speed."""
     return int((1.5 * seconds * tuning.operations_per_second / evaluations) ** (1 / 3))
 
 
@@ -347,7 +347,7 @@ class SettingSearch:
         return Evaluation(setting, self.loss(predictions, self.rows[:n]), n, predictions)
 
     def _narrowed(self, starts: Sequence[TableSetting], n: int, evaluations: int) -> list[Evaluation]:
-        """Evaluate all settings, and run a coordinate search from the settings of the better half that are promising."""
+        """Evaluate all settings, and run a coordinate search from the best that `promising` returns, at most half."""
         first = self._each(_step(self.evaluate, start, n) for start in starts)
         plain = [one for one in first if one.setting.scales is None]
         # Before `unbiased_search`, losses of settings with learned scales are too low: compare them only with each other.
@@ -404,7 +404,7 @@ class SettingSearch:
         return _finite(finalists)
 
     def _with_learned_scales(self, found: list[Evaluation], n: int) -> list[Evaluation]:
-        """Return evaluations with learned scales for the best kernel; if its loss becomes lower, also for other kernels."""
+        """Return evaluations with learned scales for the best kernel and, if its loss decreases, also for other kernels."""
         t, most = self.tuning, len(self.rows)
         steps = 2 * t.learned_kernels * t.learning_steps * t.gradient_cost
         seconds = t.shares["learn"] * self.options.seconds

@@ -67,8 +67,8 @@ def fit_effects(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the effects by level for each column of codes, and the cross-fitted effects of all rows and columns.
 
-    `used` states which columns of codes get effects. If `used` is None, these are the columns whose effects are significant
-    and need fewer columns than indicators of the levels.
+    `used` states which columns of codes get effects. If `used` is None, a column gets effects if they are
+    significant and need fewer columns than the indicators of its levels.
     """
     folds = np.random.RandomState(seed).randint(_FOLDS, size=len(codes))
     tables, found = [], [np.zeros((len(codes), 0))]

@@ -2,8 +2,8 @@
 
     out[k] = sum_ij V[i, j] |X[i, k] - X[j, k]|
 
-for a symmetric `V`. These sums are the derivatives of a city-block kernel matrix with respect to the scale of each column,
-summed with weights. O(n^2 d) time; the only temporary array is a transposed copy of `X`.
+for a symmetric `V`. With `V = W * dK/dD` for a kernel K of the city-block distances D, `out` is the gradient of `sum(W * K)`
+by the log scales of the columns. O(n^2 d) time; the only temporary array is a transposed copy of `X`.
 """
 
 from __future__ import annotations

@@ -132,14 +132,14 @@ def _block(
 
 
 def launch_product(left: Any, right: Any, V: Any, out: Any, form: Any, strip: int, tile: int, step: int) -> None:
-    """Set `out = K(left, right) @ V`; rows are padded to full strips and tiles, features to at least two full steps."""
+    """Set `out = K(left, right) @ V` for operands padded to full strips, tiles and steps, with at least two steps."""
     arguments = _arguments(left, right, form, strip, tile, step)
     warps = 8 if strip == 128 else 4
     _product[(left.data.shape[0] // strip,)](V=V, OUT=out, WIDTH=V.shape[1], **arguments, num_stages=3, num_warps=warps)
 
 
 def launch_block(left: Any, right: Any, out: Any, form: Any, strip: int, tile: int, step: int) -> None:
-    """Set `out = K(left, right)`, with the kernel values of the same rounded points that `launch_product` uses."""
+    """Set `out = K(left, right)`; as in `launch_product`, the kernel values are those of the rounded points."""
     grid = left.data.shape[0] // strip, right.data.shape[0] // tile
     _block[grid](OUT=out, **_arguments(left, right, form, strip, tile, step), num_stages=3, num_warps=8)
 

@@ -7,8 +7,8 @@ are multiplied with blocks of right rows (panels); the integer sums stay in regi
     AVX-VNNI       vpdpbusd on 8 lanes: four products of bytes for each lane, 6 x 16 sums
     AVX2           vpmaddwd and an addition on 8 lanes: two products of 16 bits for each lane, 6 x 16 sums
 
-Without VNNI, features are multiplied in pairs, and most pixels of an image are background. If both codes of many pairs in
-left row i equal its most frequent code b_i, the row is stored as a list of the other pairs and only listed pairs are used:
+Without VNNI, features are multiplied in pairs, and pairs of background pixels in an image can be skipped: if both codes of
+many pairs in left row i equal its most frequent code b_i, only the other pairs are stored in a list and multiplied:
 
     <codes_i, codes_j> = <codes_i - b_i, codes_j> + b_i sum(codes_j)
 
@@ -37,10 +37,10 @@ _LANES = _simd.LANES
 _BYTE_PRODUCTS = _simd.available("avx512vnni") if _LANES == 16 else _simd.available("avxvnni")
 # Number of features that one lane of a vector multiplies at a time.
 _GROUP = 4 if _BYTE_PRODUCTS else 2
-# Number of rows of a strip, and number of vectors of a panel, which have one row in each lane.
+# Number of rows of a strip, and number of vectors of a panel; each lane of a vector has one row.
 _STRIP_ROWS, _VECTORS = (12, 2) if _LANES == 16 else (6, 2)
 _PANEL_ROWS = _VECTORS * _LANES
-# 128 is subtracted from the codes of right rows (signed bytes), and 128 times the sum of left codes is added to a product.
+# Right codes must be signed bytes: 128 is subtracted from them, and 128 times the sum of left codes is added to a product.
 _SHIFT = 128 if _BYTE_PRODUCTS else 0
 _SIGN_BITS = np.int32(-0x7F7F7F80 if _BYTE_PRODUCTS else 0)
 # Whether rows with a frequent code are stored as lists of pairs; this needs 16-bit products.
@@ -52,7 +52,7 @@ _EXAMINED_STRIDE = 8
 # Bytes of a chunk, which is a range of features of two panels that stays in the first-level cache, and bytes of the lists
 # that are multiplied with a chunk and stay in the second-level cache.
 _CHUNK_BYTES, _LIST_BYTES = 28 << 10, 1 << 17
-# Cost model of lists: time of a listed pair, relative to a pair of a strip; time to start the list of a chunk, in pairs; and
+# Cost model of lists: time of a listed pair and time to start the list of a chunk, both relative to a pair of a strip; and
 # time to build a list, in vector products for each pair of the row.
 _PAIR_COST, _CHUNK_START_COST = 1.25, 20
 _LIST_BUILD_COST = 2.0
@@ -110,7 +110,7 @@ def _register_tile(context: Any, strip: Any, panel: Any, steps: Any, out: Any) -
 def _pack(codes: np.ndarray, width: int, flip: np.int32, multiple: int = 1) -> np.ndarray:
     """Return the codes in strips of `width` rows, shape (strips, steps, width); each int32 has a group of features.
 
-    Rows of zeros fill the last strips up to a multiple of `multiple`; each int32 is combined with `flip` by exclusive or.
+    Zero rows are added until the number of strips is a multiple of `multiple`; each int32 is combined with `flip` by XOR.
     """
     words = codes.view(np.int32)
     n, fours = words.shape
@@ -177,7 +177,7 @@ def _listed_tile(context: Any, places: Any, pairs: Any, steps: Any, panel: Any, 
 def _to_inner_products(
     context: Any, exact: Any, right: Any, add: Any, shift: Any, left: Any, total: Any, first: Any, shifted: Any, out: Any
 ) -> Any:
-    """Convert integer products to inner products, `out = left right (exact + shifted) + add total + first shift`."""
+    """Write the inner products of `gramless._core.grid`: `left right (exact + shifted) + add total + first shift`."""
     address, number = types.uintp, types.float64
     signature = types.void(*[address] * 4, *[number] * 4, address)
     half = _LANES // 2
@@ -200,7 +200,7 @@ def _to_inner_products(
 
 @intrinsic
 def _list_pairs(context: Any, codes: Any, background: Any, first: Any, orders: Any, places: Any, pairs: Any) -> Any:
-    """Write position and difference of each of eight pairs that differs from the background; return how many differ."""
+    """Of eight pairs, write offset and difference of each that differs from the background; return their number."""
     address = types.uintp
     signature = types.intp(address, types.int32, types.int32, address, address, address)
 
@@ -256,7 +256,7 @@ def _chunk(steps: int) -> int:
 # This module has loops instead of NumPy array expressions, because numba takes seconds to compile array expressions.
 @numba.njit(cache=True, nogil=True)
 def _select_listed_rows(codes: np.ndarray, m: int, background: np.ndarray, listed: np.ndarray) -> int:
-    """Mark rows for which a list is cheaper with `m` right rows; write their most frequent codes and return their number."""
+    """Mark rows that a list multiplies by `m` right rows faster than a strip; set `background`; return their number."""
     n, steps = codes.shape[0], codes.shape[1] // 2
     words = codes.view(np.uint16)
     counts = np.empty(256, np.int32)
@@ -267,7 +267,7 @@ def _select_listed_rows(codes: np.ndarray, m: int, background: np.ndarray, liste
         has_background |= _background(codes, i, counts)[1]
     if not has_background:
         return 0
-    # Vector products of a row as part of a strip, and of one listed pair. Lists of fewer than `limit` pairs are cheaper.
+    # Vector products with `m` rows: of a row in a strip, and of a listed pair. Lists of fewer than `limit` pairs are faster.
     strip_cost, pair_cost = -(-m // _PANEL_ROWS) * _VECTORS * steps, -(-m // (2 * _PANEL_ROWS)) * 2 * _VECTORS
     limit = (
         (strip_cost - _LIST_BUILD_COST * steps) / pair_cost - _CHUNK_START_COST * -(-steps // _chunk(steps))
@@ -291,7 +291,7 @@ def _lists(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the pairs that differ from the background of their row: byte offsets in a packed panel, differences, bounds.
 
-    The pairs of `rows[i]` in chunk c are `bounds[i, c]` to `bounds[i, c + 1] - 1`; every chunk has at least one pair.
+    The pairs of `rows[i]` in chunk c are `bounds[i, c]` to `bounds[i, c + 1] - 1`; an empty chunk gets a zero pair.
     """
     width = codes.shape[1]
     chunk = 2 * _chunk(width // 2)
@@ -339,7 +339,7 @@ def _multiply_lists(
 ) -> None:
     """Write the inner products of listed rows, two panels at a time; `padded` stores the results of incomplete panels.
 
-    A group of rows is multiplied with one chunk before the next chunk; `exact` stores the sums of the rows meanwhile.
+    All rows of a group are multiplied with one chunk of features before the next; `exact` stores their partial sums.
     """
     first_exact, first_panel, apart = exact.ctypes.data, panels.ctypes.data, 4 * panels.shape[1] * _PANEL_ROWS
     first_place, first_pair, last = places.ctypes.data, pairs.ctypes.data, bounds.shape[1] - 2

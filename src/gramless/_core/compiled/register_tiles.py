@@ -48,8 +48,8 @@ STRIP_ROWS = 12 if _simd.LANES == 16 else 6
 _VECTORS = 2
 # Number of coefficient columns multiplied at a time: with two, sums need as many registers as a tile of kernel values.
 _COLUMNS = 2
-# Panels are processed in groups, one group for all strips. Upper bounds in bytes on the points of a group, which stay in the
-# second-level cache, and on the kernel values of one strip and a group, which stay in the first-level cache.
+# All strips are multiplied with one group of panels before the next. Upper bounds in bytes on the points of a group (in the
+# second-level cache), and on the kernel values of one strip and a group (in the first-level cache).
 _PANEL_BYTES = 1 << 18
 _VALUE_BYTES = 1 << 14
 # Number of rows and of columns of a tile of `multiply_lower_tiles`, a multiple of `STRIP_ROWS` and `PANEL_POINTS`, and the
@@ -183,7 +183,7 @@ def _tile(
                 for place, v in enumerate(vectors):
                     value = sums[i * width + place]
                     if function == GAUSSIAN:
-                        # The shifts are added last, so that the terms of equal points with one coordinate cancel exactly.
+                        # The shifts are added last, so that the sum is exactly zero for two equal points of one feature.
                         value = builder.fadd(value, builder.fadd(shift, shifts[place]))
                         value = _simd.call(builder, f"llvm.minnum.{_simd.suffix(kind)}", kind, value, largest)
                         value = _power_of_two(builder, value)

@@ -27,7 +27,7 @@ F64 = ir.DoubleType()
 def available(*features: str) -> bool:
     """Return True if numba compiles for a processor with these features, such as `"avx512vnni"`.
 
-    The features are those in `NUMBA_CPU_FEATURES` or, by default, of the host; False if only `NUMBA_CPU_NAME` is set.
+    numba uses the features in `NUMBA_CPU_FEATURES`, by default those of the host; False if only `NUMBA_CPU_NAME` is set.
     """
     import numba
 
@@ -102,7 +102,7 @@ def call(builder: Any, name: str, result: Any, *arguments: Any, fastmath: tuple[
 def accumulate(
     builder: Any, steps: Any, n_sums: int, kind: Any, step: Callable[[Any, Sequence[Any]], Sequence[Any]]
 ) -> Sequence[Any]:
-    """Generate a loop that sets `sums = step(k, sums)` for k < steps, at least once, from `n_sums` zeros; return `sums`."""
+    """Generate a loop of `sums = step(k, sums)` over k < steps (at least k = 0) from `n_sums` zero sums; return `sums`."""
     before = builder.block
     loop = builder.append_basic_block("loop")
     after = builder.append_basic_block("after")

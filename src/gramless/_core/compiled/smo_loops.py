@@ -15,7 +15,7 @@ from gramless._core.compiled.scalar import larger, smaller
 # These fast-math flags assume that no NaN occurs, so variables are excluded by a large finite number, not by infinity.
 _VECTORISE = {"nnan", "nsz", "reassoc", "contract", "arcp"}
 _EXCLUDED = 1e300
-# Lower bound of the curvature of a pair of variables, which is zero if their points are equal; the value of LIBSVM.
+# Lower bound of the curvature of a pair of variables, because equal points have curvature zero; the value of LIBSVM.
 _MIN_CURVATURE = 1e-12
 _BLOCK = 64  # variables in a block
 _COLUMNS = 2048  # columns that `add_rows` adds at a time: 16 KB in float64, half of a first-level cache
@@ -41,7 +41,7 @@ def _set_offsets(
 
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
 def _extremes(slope, rise, fall, start, stop, tops):
-    """Store the largest slope for a step up in a block of variables in `tops`; return the smallest slope for a step down."""
+    """Store the largest slope for a step up in a block in `tops[block]`; return the smallest slope for a step down."""
     top, bottom = -_EXCLUDED, _EXCLUDED
     for k in range(np.uint64(start), np.uint64(stop)):
         top = larger(top, slope[k] + rise[k])
@@ -52,7 +52,7 @@ def _extremes(slope, rise, fall, start, stop, tops):
 
 @numba.njit(cache=True, nogil=True, fastmath=_VECTORISE)
 def _gains(row, slope, fall, diagonal, top, diagonal_i, start, stop, gain, bests):
-    """Store the gain of a pair of the chosen variable and each variable of a block, and the best gain of the block."""
+    """Store the gain of pairing the chosen variable with each variable of a block, and the best gain of the block."""
     best = np.float32(-1.0)
     for k in range(np.uint64(start), np.uint64(stop)):
         difference = np.float32(larger(top - (slope[k] + fall[k]), 0.0))
@@ -103,7 +103,7 @@ def solve_pairs(
     `slope` is the gradient `linear - K beta` without the term of `epsilon`. Each iteration raises the variable with the
     largest slope and lowers the partner with the largest gain (slope difference squared over curvature), until no two slopes
     differ by more than `tol`. With `n_sums=2` the sum of the positive variables and the sum of the negative variables
-    are fixed: both variables of a pair have the sign with the larger slope difference, and `epsilon` is ignored.
+    are fixed: both variables of a pair have one sign, the one with the larger slope difference; `epsilon` is ignored.
     """
     q = slope.size
     whole = q - q % _BLOCK

@@ -107,7 +107,7 @@ def _add_rows(K, ROWS, WEIGHTS, COUNTS, COLUMNS, WHICH, OUT, n, q, stride, GROUP
     count = tl.load(COUNTS + a)
     total = tl.zeros((BLOCK,), tl.float64)
     for start in tl.range(0, count, GROUP):
-        # In an unrolled loop the loads of a group of rows overlap; weights beyond the last row are zero.
+        # This loop is unrolled, so that the loads of a group of rows overlap; weights beyond the last row are zero.
         for g in tl.static_range(GROUP):
             r = start + g
             weight = tl.load(WEIGHTS + a * q + r, mask=r < count, other=0.0)

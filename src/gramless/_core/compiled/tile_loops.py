@@ -5,8 +5,8 @@
 A tile of a symmetric matrix is multiplied twice, as a part of the lower and of the upper triangle. BLAS reads the tile for
 each product and copies its operands first, which takes as long as the product if V has a dozen columns. These loops compute
 both products of 32 rows of the tile (a strip) while the rows are in the cache. The sums for a few rows of T (or of T^T) and
-all columns of V stay in registers. The 16 registers of AVX2 suffice for 8 sums, or 12 if fewer operands are in registers;
-with AVX2, 12 columns of V are therefore two groups, of which one at a time stays in the first-level cache. Sums have the
+all columns of V stay in registers. The 16 registers of AVX2 suffice for 8 sums, or for 12 sums of 2 rows and 6 columns; with
+AVX2, 12 columns of V are therefore two groups of 6, of which one at a time stays in the first-level cache. Sums have the
 dtype of V; a float32 tile is converted when it is multiplied with a float64 V.
 """
 
@@ -125,9 +125,9 @@ def add_products(
 ) -> None:
     """With `right`, add `T V` to `out_rows`; with `left`, add `T^T V` to `out_packed`.
 
-    `rows` and `out_rows` belong to the tile's rows and have shape (height, columns), where columns is one of `WIDTHS`;
-    `packed` and `out_packed` belong to the tile's columns and have shape (width / lanes, columns, lanes), where lanes is
-    `simd.LANES` for float32 and `simd.LANES / 2` for float64.
+    `rows` (the rows of V for the rows of the tile) and `out_rows` have shape (height, columns), where columns is one of
+    `WIDTHS`; `packed` (the rows of V for the columns of the tile) and `out_packed` have shape (width / lanes, columns,
+    lanes), where lanes is `simd.LANES` for float32 and `simd.LANES / 2` for float64.
     """
     height, width = T.shape
     columns, lanes, entry, number = packed.shape[1], packed.shape[2], T.dtype.type(0), packed.dtype.type(0)

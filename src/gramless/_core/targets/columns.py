@@ -27,7 +27,7 @@ def scores_to_labels(classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def split_bias(solution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the coefficients and the intercept, computed from the solution of `A [V, u] = [Z, 1]`.
+    """Return the coefficients and the intercept from the solution `[V, u]` of `A [V, u] = [Z, 1]` for targets `Z`.
 
     The intercept `b = sum V / sum u` makes the coefficients `a = V - u b` sum to zero.
     """
@@ -56,5 +56,5 @@ class Standardised:
         return cls((values - shift) / spread, shift, spread)
 
     def model(self, coef: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Convert a model of `Z` to a model of the original values; the intercept is float64, because means may be large."""
+        """Convert a model of the targets `Z` to the original scale; the intercept is float64, because means may be large."""
         return (coef * self.spread).astype(coef.dtype), bias.astype(np.float64) * self.spread + self.shift

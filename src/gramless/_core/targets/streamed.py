@@ -78,7 +78,7 @@ class LabelTargets:
         return self.known[order], order
 
     def close(self) -> np.ndarray:
-        """Return the sorted known classes; later batches must not have new classes."""
+        """Exclude new classes in later batches, and return the sorted known classes."""
         self.open = False
         if len(self.known) < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {len(self.known)} class")

@@ -6,8 +6,8 @@ least `lower`, a rotation of the centroids by the angles `drift` changes these b
     upper + drift[own],    lower - max drift of the others,
 
 and a point with upper < lower keeps its label (Hamerly, "Making k-means even faster", 2010). A few centroids with a large
-drift would loosen the bounds of all points. These centroids are excluded from the bound, and their angles to all points are
-computed; each assignment excludes as many centroids as minimise the work. The labels are the same as without bounds.
+drift would loosen `lower` of all points. Such centroids are therefore excluded from the maximum, and their angles to all
+points are computed; their number minimises the work of an assignment. The labels are the same as without bounds.
 
 Time O(n m d + s k d) for n points, k centroids, m excluded centroids and s points whose label the bounds do not determine,
 instead of O(n k d); memory O(n).
@@ -33,7 +33,7 @@ class AngleBounds:
         self.lower = np.full(X.shape[0], -np.inf)
         # The rounding error of a small angle is the square root of the rounding error of its cosine.
         self.slack = 4 * float(np.finfo(X.dtype).eps) ** 0.5
-        # Fraction of the full product that the last assignment computed.
+        # Number of inner products that the last assignment computed, divided by n k.
         self.computed = 0.0
 
     def reset(self, points: np.ndarray) -> None:
@@ -73,7 +73,7 @@ class AngleBounds:
         self.computed = len(far) / k + n_assigned.sum() / n
 
     def _loosen(self, drift: np.ndarray) -> np.ndarray:
-        """Loosen the bounds by the rotation of the centroids; return the centroids that are excluded from the bound."""
+        """Loosen the bounds by the angles `drift`; return the indices of the centroids whose angles have to be computed."""
         k = len(drift)
         self.upper += drift[self.labels]
         order = np.argsort(-drift, kind="stable")

@@ -124,7 +124,7 @@ def random_points(mass: np.ndarray, k: int, rng: np.random.Generator) -> np.ndar
 def plus_plus(
     X: Array, unit: Callable[[np.ndarray], Array], nearest: Nearest, mass: np.ndarray, k: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the indices of `k` points chosen by k-means++; the directions differ if the data has `k` different directions.
+    """Return the indices of `k` points chosen by k-means++, with different directions if the data has `k` of them.
 
     `unit(idx)` returns rows of `X` scaled to unit norm, and `mass` has the weight of each point, zero for zero rows.
     """

@@ -54,7 +54,7 @@ class Features(ABC):
         return A
 
     def coefficients(self, A: np.ndarray) -> np.ndarray:
-        """Return the coefficients for `scores`, given the coefficients `A` of the features."""
+        """Return the argument `coef` of `scores`, given the coefficients `A` of the features."""
         return A
 
     def scores(self, X: Array, coef: Array, precision: str = "highest") -> Array:
@@ -111,7 +111,7 @@ class FeatureMap(BaseEstimator, ABC):
         """Return the number of rows in the sample for `begin` if the data can be read only once."""
 
     def named_rows(self, n_rows: int | None) -> np.ndarray | None:
-        """Return the row indices that the user passed as landmarks, or None; the caller passes these rows as `named`."""
+        """Return the row indices that the user passed as landmarks, or None; the rows are passed in `SampledRows.named`."""
         return None
 
     @abstractmethod

@@ -5,8 +5,8 @@
 for D frequencies w drawn from the spectral distribution of k (Rahimi and Recht, "Random features for large-scale kernel
 machines", 2007): normal for the RBF kernel; Cauchy, independent in each coordinate, for the Laplacian kernel with the l1
 norm; spherical Cauchy for the l2 norm (`Exponential`); multivariate t with 2 nu degrees of freedom for Matern kernels.
-Column scales multiply the frequencies. For the same number of features, a cosine and a sine of one frequency have a smaller
-variance than two cosines with random phases.
+The scales of a `ScaledColumns` kernel multiply the frequencies. For the same number of features, a cosine and a sine of one
+frequency have a smaller variance than two cosines with random phases.
 
 For spherical distributions, orthogonal frequencies with the same distribution of lengths are also unbiased, with a smaller
 variance (Yu et al., "Orthogonal random features", 2016). For many columns the orthogonal matrix is a product of three
@@ -31,7 +31,7 @@ from gramless.kernels import RBF, Exponential, Kernel, Laplacian, Matern32, Mate
 DRAWS = ("auto", "plain", "orthogonal", "structured")
 # Smallest number of columns for which three Hadamard products take less time than one dense product.
 _STRUCTURED_FROM = 2048
-# Number of rows from which gamma="scale" is computed if the data can be read only once.
+# Number of sampled rows that determine gamma="scale" if the data can be read only once.
 _HEAD_ROWS = 1024
 
 

@@ -2,8 +2,8 @@
 
     phi(x) = k(G, x),  P = K(G, G)        or, whitened,        phi(x) = L^-1 k(G, x),  P = I,     K(G, G) = L L^T
 
-for landmarks `G` (Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001). Both feature maps give
-the same model. Features in float64 are whitened before they are summed over the rows, because `L^-1` would divide the
+for landmarks `G` (Williams and Seeger, "Using the Nyström method to speed up kernel machines", 2001). Whitening does
+not change the model. Features in float64 are whitened before they are summed over the rows, because `L^-1` would divide the
 rounding errors of sums of kernel values by the smallest eigenvalues of `K(G, G)`. In float32 the kernel values have larger
 rounding errors than the float64 sums, so the sums are whitened instead, which takes half of the time for each row.
 

@@ -23,7 +23,7 @@ from gramless.approximation.landmarks.rule import LandmarkRule, eliminate, refer
 from gramless.kernels.base import Kernel
 from gramless.linalg.operators.blocks import cross
 
-# If one minus a squared cosine is below this number, float32 rounding errors with thousands of landmarks may be as large.
+# Value of 1 - cos^2 below which float32 rounding errors may be as large as the value, with thousands of landmarks.
 _LEAST_FLOAT32_GAP = 1e-2
 
 
@@ -74,8 +74,8 @@ class BasisConstruction(LandmarkRule):
         order = rng.permutation(X.shape[0])
         basis = _Basis(X, kernel, m, self.block_size)
         gap = 1 - self.epsilon
-        # The rounding error of a float64 factor is below m eps of the diagonal; a smaller gap would accept rows that are in
-        # the span of the basis.
+        # A row passes if its 1 - cos^2 exceeds `gap`. A gap below the rounding error of a float64 factor, m eps of the
+        # diagonal, would accept rows that are in the span of the basis.
         smallest_gap = 10 * m * float(np.finfo(np.float64).eps)
         basis.scan(order[: self.n_init], 1 - smallest_gap)
         order = order[self.n_init :]
@@ -83,8 +83,8 @@ class BasisConstruction(LandmarkRule):
             if gap < _LEAST_FLOAT32_GAP:
                 basis.use_double()
             left = basis.scan(order, 1 - gap)
-            # `left` is the largest unexplained fraction of the rejected rows. No row would pass a test with a larger gap, so
-            # tests with larger gaps are skipped; data of low rank ends early.
+            # `left` is the largest 1 - cos^2 of a rejected row. No row would pass a test with a larger gap, so tests with
+            # larger gaps are skipped, and the passes over data of low rank end early.
             gap = min(gap, left) / 2
             if basis.size == m or not self.relax or gap < smallest_gap:
                 return basis.members
@@ -109,7 +109,7 @@ class _Basis:
         """Test rows in order until the basis is full; return the largest `1 - cos^2` of a rejected row."""
         start, left = 0, 0.0
         while start < len(order) and self.size < self.m:
-            # While the basis is small, nearly all rows pass the first test, so most rows of a large block are tested twice.
+            # Blocks start small: with a small basis nearly all rows of a large block would pass the first of its two tests.
             size = min(rows_per_block(self.m), max(self.block_size, 4 * self.size))
             block = order[start : start + size]
             start += size
@@ -129,7 +129,7 @@ class _Basis:
         members, self.size = self.members, 0
         self._factor = xa.zeros((self.m, self.m), self._factor, np.float64)
         for start in range(0, len(members), self.block_size):
-            # These rows passed an earlier test with a gap above the float32 error, so any squared cosine below one passes.
+            # These rows are in the basis: their 1 - cos^2 exceeded the float32 error, so any squared cosine below 1 passes.
             self._admit(members[start : start + self.block_size], 1.0)
 
     def _half(self, rows: np.ndarray) -> Array:

@@ -9,8 +9,8 @@ Webber 2023). The accelerated method (Epperly, Tropp and Webber 2024) draws a bl
 diagonal and accepts each proposal with the probability of the one-by-one method, so the landmarks have the same
 distribution, and the work is matrix-matrix products. Cost: O(n m d + n m^2).
 
-`F` (n m numbers) is stored if it fits into memory. Otherwise each round recomputes the required part,
-`K(:, S) K(S, S)^-1`, in one pass over `X` with the memory of one block.
+`F` (n m numbers) is stored if it fits into memory. Otherwise each round computes the columns of `F F^T` at
+the accepted rows `P`, `K(:, S) K(S, S)^-1 K(S, P)`, in one pass over `X` with the memory of one block.
 """
 
 from __future__ import annotations

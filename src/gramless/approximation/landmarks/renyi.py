@@ -76,7 +76,7 @@ class Renyi(LandmarkRule):
         while len(members) < m:
             sums[chosen] = np.inf
             _add(sums, X, kernel, scale, allowed, chosen)
-            # The cost grows with the square of the pool size, which is at most eight times the last number of chosen rows.
+            # The cost grows with the square of the pool size, so a pool has about 8 times as many rows as chosen last.
             size = int(np.clip(8 * len(chosen), 32, self.pool_size))
             chosen = _from_pool(sums, X, kernel, scale, allowed, size, m - len(members))
             members = np.concatenate([members, chosen])
@@ -94,7 +94,7 @@ def _add(sums: np.ndarray, X: Array, kernel: Kernel, scale: np.ndarray, allowed:
 def _from_pool(
     sums: np.ndarray, X: Array, kernel: Kernel, scale: np.ndarray, allowed: np.ndarray, size: int, at_most: int
 ) -> np.ndarray:
-    """Choose points one by one from a pool of points with small sums, while no other point can have a smaller sum."""
+    """Choose points one by one from a pool of points with small sums, until a point outside may have a smaller sum."""
     size = min(size, len(allowed))
     nearest = np.argpartition(sums[allowed], size - 1)
     pool, rest = allowed[nearest[:size]], allowed[nearest[size:]]

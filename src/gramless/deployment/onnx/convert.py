@@ -72,7 +72,7 @@ def to_onnx(model: Any) -> Any:
     """
     if importlib.util.find_spec("onnx") is None:
         raise ImportError("writing ONNX needs the package onnx: pip install 'gramless[onnx]'")
-    model = getattr(model, "pipeline", model)  # the pipeline of a model that `gramless train` saved
+    model = getattr(model, "pipeline", model)  # models saved by `gramless train` have a pipeline
     *steps, estimator = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     name, is_table = type(estimator).__name__, isinstance(estimator, gramless.TableClassifier | gramless.TableRegressor)
     if type(estimator) not in MODEL_GRAPHS:
@@ -105,7 +105,7 @@ def to_onnx(model: Any) -> Any:
 
 
 def _inputs_of_columns(graph: Graph, columns: list[tuple[str, bool]]) -> dict[str, Tensor]:
-    """Add an input of shape (n, 1) for each column; `columns` has names, and True for columns that contain strings."""
+    """Add an input of shape (n, 1) for each column; `columns` has pairs of a name and True if the column has strings."""
     return {name: graph.input(name, object if strings else graph.dtype, ["n", 1]) for name, strings in columns}
 
 

@@ -79,7 +79,7 @@ def _encoded(model: Any, columns: dict[str, Tensor]) -> _EncodedColumns:
         elif kind == "category":
             levels = model.columns_.levels_[len(strings)]
             table = np.zeros((len(levels), 0)) if tables is None else tables[len(strings)]
-            # All indicators of a level that training did not have are 0, so its effect is 0.
+            # A level that did not occur in training has only indicators that are 0, so its effect is 0.
             for effect in table.T:
                 known = one_hot(columns[name], np.append(levels, ""))
                 effects.append(known @ np.append(effect[: len(levels)], effect[MISSING])[:, None])

@@ -183,7 +183,7 @@ def _rank(x: Tensor, quantiles: np.ndarray, references: np.ndarray, edge: float)
     op = x.graph.op
 
     def interpolated(n_below: Tensor, from_low: bool) -> Tensor:
-        """Interpolate linearly between the last quantile below x and the next quantile, starting from either of the two."""
+        """Interpolate the rank of x between the two quantiles around x, from the lower one if `from_low`, else the upper."""
         low = (n_below.cast(np.int64).sum(1) - 1).op("Clip", np.array(0), np.array(max(last - 1, 0)))
         high = (low + 1).op("Min", np.array([[last]]))
         q0, q1, r0, r1 = (op("Gather", table, place, axis=0) for table in (quantiles, references) for place in (low, high))

@@ -81,7 +81,7 @@ class RequestBatcher:
         """Score batches until the queue is empty."""
         try:
             while self._queue:
-                await asyncio.sleep(0)  # let the event loop read requests that have arrived before the batch is formed
+                await asyncio.sleep(0)  # before the batch is formed, let the event loop read new requests
                 batch, rows = self._next_batch()
                 if batch:
                     started = time.perf_counter()

@@ -149,9 +149,9 @@ class LinearSystem:
     def with_exact_bias(self, W: Array, kernel_product: Callable[[Array], Array], tol: float) -> Array:
         """Return the bordered solution with a recomputed bias if the solver's tolerance leaves the bias undetermined.
 
-        If the ridge is far above the kernel values, `K a` is smaller than a residual of `tol`. Then `a = z / ridge`, `b = 0`
-        meet the tolerance, but the coefficients do not sum to zero. In this case the coefficients are shifted to sum
-        zero, and `b` is the mean of `z - K a` weighted by `1 / ridge`, as the optimality conditions require.
+        If the ridge is far above the kernel values, `K a` is smaller than the residual that `tol` allows. Then `a = z /
+        ridge`, `b = 0` meet the tolerance, but the coefficients do not sum to zero. In this case the coefficients are
+        shifted to sum zero, and `b` is the mean of `z - K a` weighted by `1 / ridge`, as the optimality conditions require.
         """
         if not (self.bordered and self.intercept):
             return W

@@ -38,7 +38,7 @@ def workers_for(kernel: Kernel, X: Array) -> int:
 
 
 def byte_rows(kernel: Kernel, X: Array, partners: int) -> Array:
-    """Return `X` as `GridRows` of bytes if kernel values change by rounding only and there is enough work, else `X` itself.
+    """Return `X` as `GridRows` of bytes if this saves time and changes kernel values by rounding only, else `X` itself.
 
     `partners` is the number of points that each row is multiplied with; `gramless._core.grid` describes `GridRows`.
     """
@@ -55,7 +55,7 @@ def _both_as_bytes(kernel: Kernel, X: Array, Y: Array) -> tuple[Array, Array]:
 
 
 def evaluate(kernel: Kernel, X: Array, Y: Array, out: Array | None = None, *, n_points: int | None = None) -> Array:
-    """Return `K(X, Y)` of a resolved kernel, written to `out`; if `Y` is a part of the points, `n_points` counts all."""
+    """Return `K(X, Y)` of a resolved kernel, written to `out`; `n_points` counts all points if `Y` is a part of them."""
     shape = (X.shape[0], Y.shape[0])
     if xa.is_torch(X) or min(shape) == 0 or not kernel.uses_points:
         return kernel(X, Y, out=out)
@@ -111,8 +111,8 @@ def expand_groups(
     """Return the sums of several kernel expansions, each on a group of the points; every kernel value is computed once.
 
     Group `g` is `points[bounds[g]:bounds[g + 1]]`; its product `K(X, points of g) @ coef` is added to the columns `into[g]`
-    of the result of shape (n, n_columns). A support vector machine uses this for pairs of classes. The result is float64, or
-    has the precision of `coef` if it is summed by matrix products.
+    of the result of shape (n, n_columns). A support vector machine uses this for pairs of classes. The compiled loop returns
+    float64 sums; sums of matrix products have the precision of `coef`.
     """
     X, points = _both_as_bytes(kernel, X, points)
     n_values = X.shape[0] * points.shape[0]

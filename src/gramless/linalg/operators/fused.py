@@ -13,8 +13,8 @@ of the GPU's peak rate that is reached, and measures the relative errors (unit v
 
 `T` and `V` are split into sums of bfloat16 numbers, and the sums of the tiles are added with compensated summation. Only the
 points are rounded, so the product is that of the exact kernel matrix of the rounded points. Solvers need this, because
-rounded sums are products with no symmetric matrix. Predictions from many points need accurate sums too, because terms of
-both signs nearly cancel. They also need the precision of the fit, whose coefficients are the solution for rounded points.
+sums with rounding errors are not products with a symmetric matrix. Predictions from many points need accurate sums too,
+because terms of both signs nearly cancel, and must round points as the fit did, whose coefficients are for rounded points.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Operand:
 
 
 def _strip(n: int, multiprocessors: int) -> int:
-    """Return the rows in a strip: half of `_STRIP` if full strips would leave most multiprocessors idle at the end."""
+    """Return the rows in a strip: half of `_STRIP` if most multiprocessors would be idle during the last full strips."""
     whole, half = (-(-n // (rows * multiprocessors)) for rows in (_STRIP, _STRIP // 2))
     return _STRIP if whole <= TUNING.half_strip_time * half else _STRIP // 2
 

@@ -42,7 +42,7 @@ class TiledRows:
 
     Each thread computes blocks of about `products.block_bytes` bytes of kernel values and multiplies a block while it is in
     the cache of the core. Each group of blocks has its own sum, and the groups do not depend on the number of threads.
-    Kernel values are recomputed, or with `store` stored, in half precision if `products.storage` names a format.
+    With `store` kernel values are computed only once and stored, in half precision if `products.storage` names a format.
     """
 
     def __init__(self, products: LandmarkProducts, X: Array, *, store: bool = False):
@@ -104,8 +104,8 @@ class TiledRows:
 class LandmarkProducts:
     """Products with `K(X, landmarks)` for blocks of rows `X`.
 
-    With `precision` below `"highest"`, a CUDA device computes fused products of rounded points. The factors `L` and `A` must
-    then be computed from the rounded `landmarks`, because rounded rows and exact landmarks may give an indefinite system.
+    With `precision` below `"highest"`, a CUDA device computes fused products of rounded points. `NormalOperator` must then
+    be built from the rounded `landmarks`, because rounded rows and exact landmarks may give an indefinite system.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class NormalOperator(Operator):
         return xa.namespace(self._matrix).linalg.diagonal(self._matrix)
 
     def _lower(self, which: int) -> Array:
-        """Return the common matrix of `L` and `A` with `L` (which=0) or `A^T` (which=1) in its lower triangle."""
+        """Return the stored matrix with `L` (which=0), or its transpose with `A^T` (which=1), in the lower triangle."""
         xa.set_diagonal_(self._matrix, self._diagonals[which])
         return self._matrix.T if which else self._matrix
 

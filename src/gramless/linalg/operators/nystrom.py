@@ -165,15 +165,15 @@ class NystromPreconditioner:
         half = xa.solve_triangular(jittered_cholesky(K_ss)[0], C.T)
         unexplained = float(xa.namespace(half).sum(diagonal)) - xa.norm(half) ** 2
         mean = unexplained / len(sample) * n / max(1, n - m)
-        # A product with the matrix multiplies the rounding errors of a vector by up to the largest eigenvalue. A smaller
-        # damping would only amplify these rounding errors.
+        # A product with the matrix multiplies the rounding errors of a vector by up to the largest eigenvalue. A damping
+        # below `damping_roundings * eps` times this eigenvalue would only amplify these rounding errors.
         largest = float(xa.namespace(K_ss).sum(K_ss)) / m**2 * n
         return max(mean, TUNING.damping_roundings * float(np.finfo(self.columns.dtype).eps) * max(largest, 1.0))
 
     def __matmul__(self, V: Array) -> Array:
         D = self._inverse_diagonal[:, None]
-        # Float64, unless the products sum accurately: along the leading eigenvectors, with eigenvalue lambda, `wide` and
-        # `explained` cancel to one part in (lambda + damping) / damping.
+        # Float64, unless the products sum accurately, because `wide` and `explained` nearly cancel: along an eigenvector
+        # with eigenvalue lambda, the difference is damping / (lambda + damping) of `wide`.
         wide = xa.astype(V, self.columns.sums)
         projected = self.columns.transposed_times(D * wide)
         with one_blas_thread():

@@ -57,7 +57,7 @@ class PaddedColumns:
         self.dtype = V.dtype
         V = V.astype(np.float64) if k <= TUNING.max_narrow_columns else V
         self.lanes = LANES * 4 // V.itemsize
-        # Use one group if a width allows it, else the width with the fewest padded columns, and the larger of equal widths.
+        # Use the smallest width that fits all columns, else the width with the fewest padded columns (the larger if equal).
         fitting = [width for width in WIDTHS if width >= k]
         self.width = fitting[0] if fitting else min(WIDTHS[-2:], key=lambda width: (-(-k // width) * width, -width))
         self.groups = -(-k // self.width)
@@ -159,7 +159,7 @@ def product(C: Array, W: Array, n_entries: int = 0, in_double: InDouble | None =
     """Return `C W` with `W` and the sums in float64; `in_double` has a buffer for a float64 copy of `C`."""
     if not compiles(C, W, n_entries):
         return (in_double or InDouble())(C) @ W
-    # Without products of the transposed tile, the loops do not read factors of the rows or write sums of the columns.
+    # `ends` are factors and sums at once: without the transposed product, the loops read only panels and write only rows.
     columns, m = PaddedColumns(xa.to_numpy(W)), slice(0, C.shape[1])
     out = np.zeros((columns.groups, len(C), columns.width), columns.panels.dtype)
     ends = out, columns.panels

@@ -1,8 +1,8 @@
 """Choice of the solver, the cache and the landmarks from problem sizes and memory, before anything is computed.
 
 A preconditioner with `m` landmarks costs O(n m^2). The solver then needs O(log(1 / tol) / m) iterations, each of which costs
-O(n^2) for every column of the right-hand side. The total cost is smallest if `m` grows with the cube root of the number of
-columns times log(1 / tol). With a small `C` few eigenvalues exceed the ridge, and fewer landmarks suffice.
+O(n^2) for every column of the right-hand side. The total cost is smallest if `m` grows with the cube root of the product
+of log(1 / tol) and the number of columns. With a small `C` few eigenvalues exceed the ridge, and fewer landmarks suffice.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def _preconditioner_bytes(s: ProblemSize, m: int, store: bool) -> int:
 
 
 def _landmarks(s: ProblemSize, requested: int | str, left: int, tol: float, C: float) -> tuple[int, bool]:
-    """Return the number of landmarks and whether `K(X, landmarks)` is stored, within half of the memory that is left."""
+    """Return the number of landmarks and whether `K(X, landmarks)` is stored; `"auto"` takes up to half of `left` bytes."""
     tuning = s.tuning
     if requested != "auto":
         m = min(int(requested), s.n)

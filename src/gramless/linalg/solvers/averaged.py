@@ -6,7 +6,7 @@ has a smaller variance than each solution. Runs of a randomised solver differ in
 given, in the block size. The model is linear in the coefficients, so the mean coefficients give the mean of the models, with
 the prediction cost of one model. A solve takes the time of all runs, and memory for two more matrices of the size of `W`.
 
-The members of a Nyström committee use a few columns each. With the columns `C = A[:, s]` and `M = A[s, s]`, a member solves
+The members of a Nyström committee use `b` columns each. With the columns `C = A[:, s]` and `M = A[s, s]`, a member solves
 `C M^-1 C^T W = Z` in the least-squares sense:
 
     W = (C^T)^+ M C^+ Z = C G^-1 M G^-1 C^T Z,   G = C^T C
@@ -131,7 +131,7 @@ class Averaged(Solver):
                 if finished:
                     break
             total = total + own
-            all_converged = all_converged and finished  # a run that ends by itself has exhausted its precision
+            all_converged = all_converged and finished  # a run that ends without `finished` has exhausted its precision
 
 
 class NystromCommittee(Solver):

@@ -7,8 +7,8 @@ a resumed solve reads the same blocks.
 
 `BlockGram` is the factored Gram matrix of a block `A` of b rows, for the projection `P = A^T (A A^T)^-1 A`. The condition
 number of `A A^T` is the square of that of `A`. The rows are therefore scaled to unit norm (which does not change `P`), and
-`A A^T` is factored in float64. A jitter as large as its rounding errors keeps the computed matrix above the exact matrix, so
-a step falls short of the projection rather than beyond it. A block takes O(b^2 n + b^3) time and stores b^2 numbers.
+`A A^T` is factored in float64. A jitter as large as the rounding errors of `A A^T` keeps the eigenvalues above the exact
+values, so a step falls short of the projection. A block takes O(b^2 n + b^3) time and stores b^2 numbers.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class BlockRows:
         """Return the row indices of the next block, its rows (valid until the next call) and their factored Gram matrix."""
         if self.pass_ends:
             self._shuffle()
-        # A reused block is computed alone: its values must be identical each time, and rounding depends on the other rows.
+        # A reused block is computed alone: its values must not change, and rounding depends on the rows computed with it.
         together = 1 if self.reuse else max(1, TUNING.fetched_rows // self.block_size)
         first = self._position - self._position % together
         if self._fetched != first:

@@ -120,7 +120,7 @@ class CG(Solver):
                 residual = xa.norm(R) / z_norm
             if residual < best_residual:
                 best, best_residual = W, residual
-            # Without rounding errors the residual rises by at most the square root of the condition number.
+            # The exact residual rises by at most the square root of the condition number; more is due to rounding errors.
             lost = not residual < TUNING.lost_residual_factor * best_residual
             if lost:
                 W = best
@@ -203,7 +203,7 @@ def _pseudo_inverse(G: Array) -> np.ndarray:
 
 
 def predictions_converged(ridge: Array, *, intercept: bool) -> Callable[[Array, Array], bool]:
-    """Return the stopping rule `f(W, R)` of `tol="auto"`; with `intercept`, the last column solves for a target of ones."""
+    """Return the stopping rule `f(W, R)` of `tol="auto"`; with `intercept`, the last column of `W` solves for ones."""
     xp = xa.namespace(ridge)
     root = xp.sqrt(ridge)[:, None]
 
@@ -228,7 +228,7 @@ def normal_predictions_converged(rhs: Array, target_squares: Array, tol: float) 
 
     After preconditioning, the squared residual norm of an output is close to the excess of its objective over the minimum.
     The bound on this excess is a fraction of the objective, or `tol**2` times the sum of squares of the centred targets if
-    this is larger. The norm of `rhs` is no reference, because a few rows far from all landmarks can make it much larger.
+    this is larger. The norm of `rhs` is not used: a few rows far from all landmarks can make this norm very large.
     """
     xp = xa.namespace(rhs)
 

@@ -5,7 +5,7 @@
 The factor overwrites one triangle of `A`; the other still has the entries of `A` for the residual. A solve takes `n^2`
 numbers and `n^3 / 3` operations. A float32 matrix is factored in float32, and the solution is refined with float64
 residuals: two or three products give the accuracy of a float64 factorisation in half of its time. If the smallest eigenvalue
-is below `eps * lambda_max`, this fails or leaves a large residual, and the solve is repeated in float64.
+is below `eps * lambda_max`, factoring in float32 fails or leaves a large residual, and the solve is repeated in float64.
 """
 
 from __future__ import annotations

@@ -153,8 +153,8 @@ class MatchingPursuit(BlockSolver):
     With `reuse_blocks` a step takes 0.6 of the time on a streamed matrix and 0.4 on a cached matrix (8,000 rows, blocks
     of 800), but more steps are needed: for 5,000 digits in 20 blocks, 100 steps leave a residual of 0.156 instead of 0.118.
     On these digits, `momentum=10` saves a quarter of the steps (a residual of 0.113 after 80 steps), and `momentum=30` with
-    `reuse_blocks` needs as many steps as the method without momentum and reuse. Each past step costs two matrices of the
-    size of `W` and 1 % of the time of a step.
+    `reuse_blocks` needs as many steps as the method without momentum and reuse. Each past step takes the memory of two
+    matrices of the size of `W`, and 1 % of the time of a step.
 
     References
     ----------
@@ -194,8 +194,8 @@ class MatchingPursuit(BlockSolver):
             Q = gram.solve(A @ R)
             coefficients = xa.zeros(tuple(W.shape), W)
             coefficients[xa.indices(idx, W)] = Q
-            # Without jitter and momentum the length of the step would be that of Q. It is recomputed, so that rounding of
-            # the Gram matrix cannot increase the residual.
+            # Without jitter and momentum the length of the step would be that of Q. The length is recomputed, so that
+            # rounding of the Gram matrix cannot increase the residual.
             direction, change, past = _orthonormal(A.T @ Q, coefficients, past)
             past = [*past, (direction, change)][-self.momentum :] if self.momentum else []
             length = column_dots(direction, R)
@@ -222,7 +222,7 @@ def _orthonormal(
 ) -> tuple[Array, Array, list[tuple[Array, Array]]]:
     """Return `direction` made orthogonal to `past` directions and of unit norm, its image, and past directions still in use.
 
-    `image` has the coefficients of `direction`, and is combined in the same way as the direction.
+    `image` has the coefficients for which `A image = direction`, and is combined in the same way as the direction.
     """
     left, left_image = direction, image
     for earlier, earlier_image in past:
@@ -232,7 +232,7 @@ def _orthonormal(
     before, after = column_dots(direction, direction), column_dots(left, left)
     xp = xa.namespace(after)
     if past:
-        # A column with a smaller part orthogonal to `past` takes a step without momentum and drops its past directions.
+        # If only a small part of a column is orthogonal to `past`, it takes a step without momentum and drops its past.
         fresh = after > TUNING.new_direction_fraction * before
         left, left_image = xp.where(fresh, left, direction), xp.where(fresh, left_image, image)
         after = xp.where(fresh, after, before)

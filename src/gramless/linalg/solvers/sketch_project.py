@@ -137,7 +137,7 @@ class SketchProject(Solver):
     ) -> tuple[float, Array, float]:
         """Return the norm of the block's residual at `U`, the step `D`, and the ratio of smallest to largest curvature."""
         b, R, A = len(block), op.rows_times(block, U) - xa.take_rows(Z, block), op.diagonal_block(block)
-        # At most half of the block's rows are landmarks: the damping is estimated on other rows and includes the ridge.
+        # At most half of the block's rows are landmarks, because the others determine the damping, which includes the ridge.
         rank = min(max(1, b // 2), self.rank or max(b // 16, int(np.sqrt(10 * b)) + 1))
         columns = LocalColumns(A, Precomputed(), np.sort(rng.permutation(b)[:rank]))
         P = NystromPreconditioner(columns, xa.zeros((b,), A), rng=rng)
@@ -155,7 +155,7 @@ class SketchProject(Solver):
 def _draw(n: int, b: int, rng: np.random.RandomState) -> np.ndarray:
     """Return `b` of `n` sorted row numbers, drawn without replacement.
 
-    A permutation of a million numbers takes 30 ms, a third of a step on a GPU: few rows are drawn by rejecting duplicates.
+    Permuting a million numbers takes 30 ms, a third of a GPU step: up to n / 4 rows are drawn by rejecting duplicates.
     """
     if 4 * b <= n:
         drawn = rng.randint(n, size=2 * b)

@@ -24,7 +24,7 @@ claims of the paper with the comparisons that test these claims. Functions that 
 A table `[claims.NAME]` has the texts of a claim, the cause of its verdict and a sentence that explains the cause. A table
 `[[claims.NAME.comparisons]]` has the fields of a `Comparison`. The additional field `for` is a grid; each grid point gives a
 comparison, with the values of the parameters in place of their names in braces. A value of the paper is written with all
-digits: `{ printed = "97.20" }`. `claims.py` defines the tolerances. Random experiments need three or more seeds.
+printed digits: `{ printed = "97.20" }`. `claims.py` defines the tolerances. Random experiments need three or more seeds.
 
 Run one experiment with `gramless reproduce randomized --quick --only mnist-solvers`, one of its fits by adding `--where
 block_size=100 --seed 0`, and all fits that a claim needs with `gramless reproduce randomized --claim limit-kaczmarz`. Write

@@ -26,7 +26,7 @@ from gramless.papers.experiments.declarations import Params
 # Number of epochs of plain stochastic gradient descent, which the paper does not state.
 SGD_EPOCHS = 10
 # Eigenvalues of the system below this multiple of the largest eigenvalue are treated as zero (rounding errors of float64).
-# The dual loss is unbounded along the directions of these eigenvalues.
+# The solution has no component along their eigenvectors, because the dual loss is unbounded in these directions.
 FLAT = 1e-13
 
 

@@ -1,8 +1,8 @@
 """The verdicts on the claims of a paper, from comparisons with the records of finished fits.
 
 The verdict is "yes" (reproduced) if all comparisons of a claim hold, "partly" if only a subset holds, and "no" if no
-comparison holds. If the paper has several readings, the best verdict counts, and the report shows the comparisons of all
-readings. Every verdict has a cause, one of `Cause`, and a sentence that explains the cause.
+comparison holds. An ambiguous paper has several readings (interpretations); the best of their verdicts counts, and the
+report shows the comparisons of all readings. Every verdict has a cause, one of `Cause`, and a sentence that explains it.
 
 A comparison uses the mean over the seeds of one setting. Its tolerance, unless the comparison declares another one, is:
 
@@ -86,7 +86,7 @@ class ClaimResult:
 
 
 def check_claim(claim: Claim, paper: str, found: ByExperiment) -> ClaimResult:
-    """Return the verdict on a claim; if the paper has several readings, the best of their verdicts."""
+    """Return the verdict on a claim; if an ambiguous paper has several interpretations, the best of their verdicts."""
     checks = tuple(check for comparison in claim.comparisons for check in check_comparison(comparison, paper, found))
     if not claim.comparisons:
         return ClaimResult(claim, "not tested", checks)

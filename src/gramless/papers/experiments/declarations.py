@@ -204,7 +204,7 @@ class Spec:
         return f"{self.data_label}: {self.title[:1].lower() + self.title[1:]}" if self.data_label else self.title
 
     def quick_form(self) -> Spec:
-        """Return the quick form of the experiment: a few seconds, no data file, no values of the paper and no finding."""
+        """Return the quick form, which takes a few seconds and has no data file, no values of the paper and no finding."""
         if self.quick is None:
             raise ValueError(f"{self.paper}/{self.name} has no quick form")
         defaults = {"data": "digits", "data_label": QUICK_DATA, "references": (), "finding": "", "quick": {}}
@@ -423,7 +423,7 @@ def _read_functions(paper: str) -> dict[str, Callable[..., Any]]:
 
 
 def _settings(own: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an entry and of its nested entries, including inherited settings, with tuples for lists."""
+    """Return own and inherited settings of an entry and of its nested entries, with lists converted to tuples."""
     settings = with_inherited(own, declared)
     for key, value in settings.items():
         if isinstance(value, dict):
@@ -463,7 +463,7 @@ def load_data(
 
     With `divide`, features are divided, increased by `add` and, with `unit_length`, scaled to unit norm, in float32. Labels
     become 1 for the class `positive` and 0 for others. `only` selects classes, `sample` draws training rows, `discard_test`
-    discards test rows. All rows are then split again, with `test_rows` or, if there are no test rows, a quarter of the rows.
+    discards test rows. All rows are split again if `test_rows` is given or no test rows are left (default: 25 % test rows).
     """
     data = Dataset.bundled(bundled) if bundled else load_dataset(load, seed=seed)
     if divide is not None:
@@ -511,7 +511,7 @@ def _comparisons(declared: Sequence[Mapping[str, Any]]) -> Iterator[Comparison]:
 
 
 def _filled(value: Any, point: Mapping[str, Any]) -> Any:
-    """Replace each "{name}" in the strings of a value by `point[name]`; the string "{name}" alone becomes that object."""
+    """Replace each "{name}" in strings by the text of `point[name]`, or a string that is only "{name}" by the object."""
     if isinstance(value, dict):
         return {key: _filled(part, point) for key, part in value.items()}
     if isinstance(value, list):

@@ -94,7 +94,7 @@ def confused_with(record: Record, true: str, predicted: str) -> float | None:
 
 @_measure("confusion of {} and {} beyond any other, %", is_difference=True)
 def lead_of_pair(record: Record, *pair: str) -> float | None:
-    """Measure the smaller of both confusion rates of a pair of classes minus the largest rate of other pairs, in percent."""
+    """Measure the smaller of the two confusion rates within a pair of classes minus the largest rate of any other pair."""
     errors = {classes: share for classes, share in _shares(record).items() if classes[0] != classes[1]}
     own = [errors.pop(classes) for classes in (pair, pair[::-1]) if classes in errors]
     return min(own) - max(errors.values()) if own else None

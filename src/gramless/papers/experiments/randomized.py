@@ -40,7 +40,7 @@ class ParallelKaczmarz(Kaczmarz):
 
 
 def block_classifier(params: Params, seed: int) -> Any:
-    """Return the classifier of the paper, solved by random blocks within 4 GB, or within 8 GB for blocks of 10,000 rows.
+    """Return the classifier of the paper; its memory budget is 8 GB for blocks of 10,000 rows and 4 GB for other blocks.
 
     The solver stops after `max_iter` steps, as in the paper, before it reaches its tolerance.
     """
@@ -57,7 +57,7 @@ def block_classifier(params: Params, seed: int) -> Any:
 
 
 def fourier_features(params: Params, seed: int, shape: tuple[int, int]) -> Any:
-    """Return a transformer to unit vectors of pixels, or to Fourier features in one reading of eqs. (69)-(75)."""
+    """Return a transformer to unit vectors of pixels, or to Fourier features by one interpretation of eqs. (69)-(75)."""
     reading = params["features"]
     if reading == "pixels":
         return UnitNormalizer()
@@ -73,7 +73,7 @@ def spectrum(images: np.ndarray, shape: tuple[int, int], dimensions: int) -> np.
     if dimensions == 1:
         magnitudes = np.abs(np.fft.fft(pixels)[:, :half])
     else:
-        # The paper keeps the first half of the values in the order column by column, which are half of the columns.
+        # The paper keeps the first half of the values in column-major order, which is the left half of the columns.
         magnitudes = np.abs(np.fft.fft2(pixels.reshape(-1, *shape))).transpose(0, 2, 1).reshape(len(pixels), -1)[:, :half]
     roots = UnitNormalizer().fit_transform(np.sqrt(magnitudes).astype(np.float32))
     return np.hstack([pixels, roots]) / np.float32(np.sqrt(2))

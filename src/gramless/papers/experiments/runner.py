@@ -159,8 +159,8 @@ def _exit_with_parent() -> None:
 def _delayed_interrupts() -> Iterator[None]:
     """Context manager that delays Ctrl-C and SIGTERM to the end of its block.
 
-    Processes that are started in the block inherit the blocked signal of Ctrl-C. Without this, Ctrl-C would also end the
-    fork server, with a traceback.
+    Processes that are started in the block inherit the mask that blocks the signal of Ctrl-C. Without this mask, Ctrl-C
+    would also end the fork server, with a traceback.
     """
     received: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
@@ -171,7 +171,7 @@ def _delayed_interrupts() -> Iterator[None]:
         return
     blocked = None
     if hasattr(signal, "pthread_sigmask"):
-        resource_tracker.ensure_running()  # a later start of the tracker, with the fork server, would unblock Ctrl-C
+        resource_tracker.ensure_running()  # the start of the tracker unblocks Ctrl-C, so it comes first
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,8 +1,8 @@
 """Experiments of the paper "smo": its table of kernels, its two algorithms, and one-vs-one against one-vs-rest.
 
-The paper names the cleaning of images only in the last rows of its table. It does not state the cells and the normalisation
-of its histograms of gradients. The experiments therefore run the other rows of the table on unchanged and on trimmed images,
-with two kinds of histograms.
+The paper states the cleaning of images only for the last rows of its table, and does not state the cells and normalisation
+of its histograms of gradients. The experiments therefore use both unchanged and trimmed images for the rows without a stated
+cleaning, and two kinds of histograms.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ LABELS = {
     "kernel_error": "kernel error, %",
     "violation_share": "discarded patterns that would return, %",
     "c_times_L_squared": "c L²",
-    "landmarks": "landmark rule",  # the label of n_landmarks is "landmarks"
+    "landmarks": "landmark rule",  # not "landmarks", which is the label of n_landmarks
 }
 PERCENTAGES = {name for name, label in LABELS.items() if label.endswith("%")}
 
@@ -257,7 +257,7 @@ def _check_values(check: Check) -> dict[str, str]:
 
 
 def _with_spread(point: Point, comparison: Comparison) -> str:
-    """Return mean and standard deviation as text; the deviation sets the digits of metrics without a fixed format."""
+    """Return mean and standard deviation as text; the deviation determines the digits unless the metric has a format."""
     metric = comparison.metric
     if metric in PERCENTAGES or metric.endswith("seconds"):
         return mean_and_spread(metric, point)

@@ -174,7 +174,7 @@ def caption(record: Record) -> str:
 
 
 def _warnings(done: Sequence[Record]) -> list[Mapping[str, Any]]:
-    """Return the warnings of the fits, each with its number of fits and experiments; numbers in warnings are ignored."""
+    """Return warnings, each with the number of fits and the experiments; warnings that differ in numbers only are one."""
     messages = [(record, warned["message"]) for record in done for warned in record.get("warnings", [])]
     groups = group_by(messages, lambda one: re.sub(r"[0-9][0-9.,e+-]*", "#", one[1]))
     return [

@@ -34,7 +34,7 @@ from gramless.streaming.learners.ridge_sums import RidgeSums
 
 @dataclass(frozen=True)
 class ActiveRule:
-    """Ridge of the fits, and bounds of the margins for which a row stays active (`RiSVOClassifier` has the reference)."""
+    """Ridge of the fits, and bounds of the margins of rows that stay active, as in the paper cited in `RiSVOClassifier`."""
 
     gamma_l: float
     gamma_u: float
@@ -201,7 +201,7 @@ class Basis:
 
     @classmethod
     def of(cls, kernel: Kernel, X: Array, landmarks: Array, dtype: Any) -> Basis:
-        """Return the basis of `landmarks`, row indices of `X` or points; the jitter is for kernel values in `dtype`."""
+        """Return the basis of `landmarks` (row indices of `X`, or points), with jitter for kernel values of type `dtype`."""
         support = landmarks if landmarks.ndim == 1 else None
         if not kernel.uses_points:
             return cls(kernel, X, support, Whitening(cross(kernel, X, landmarks, landmarks, np.float64), dtype))
@@ -334,7 +334,7 @@ class BasisRows:
 
 
 class ActiveSetRows:
-    """A least-squares support vector machine on the active rows: `(K_S + ridge I) A + b = Z_S`, `sum A = 0`."""
+    """Least-squares SVM on the active rows S, the solution of `(K_S + diag(ridge / weights)) A + b = Z_S`, `sum A = 0`."""
 
     def __init__(self, X: Array, kernel: Kernel, Z: Array, weights: Array | None, states: RowStates, rule: ActiveRule):
         self.X, self.kernel, self.Z, self.states, self.rule = X, kernel, Z, states, rule

@@ -1,10 +1,10 @@
 """Landmark models by conjugate gradients, in several passes over a stream.
 
-    first pass:  K_mn W z, K_mn w and the sums of the targets;     then one pass for each iteration of `NormalOperator`
+    first pass:  K_mn W z, K_mn w and the sums of the targets;     then one pass for each product with `NormalOperator`
 
-with kernel values `K_mn` of m landmarks and n rows, and `W = diag(w)`. The solution minimises the objective of
-`NormalEquations`, but no sums are stored, so more rows need a new fit. The rows or their kernel values are cached between
-the passes if the memory budget allows it; otherwise the stream is read again in each pass.
+with kernel values `K_mn` of m landmarks and n rows, targets `z`, weights `w` and `W = diag(w)`. The solution minimises the
+objective of `NormalEquations`, but no sums are stored, so more rows need a new fit. The rows or their kernel values are
+cached between the passes if the memory budget allows it; otherwise the stream is read again in each pass.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from gramless.streaming.stream import Stream
 
 
 def unwhitened_map(feature_map: FeatureMap) -> FeatureMap:
-    """Return the settings of landmark features without whitening, which conjugate gradients do not need."""
+    """Return a copy of the settings with whitening switched off, because conjugate gradients need no whitened features."""
     unwhitened: FeatureMap = clone(feature_map).set_params(whiten=False)
     return unwhitened
 
@@ -160,7 +160,7 @@ def _check_solution(name: str, op: NormalOperator, rhs: Array, target_squares: A
 
 @dataclass
 class FirstSums:
-    """Sums of the first pass over the rows, for the outputs of the model."""
+    """Sums of the first pass over the rows, with k columns for the k outputs of the model."""
 
     features: Array
     """`K_mn w`, shape (m, 1)."""
@@ -182,7 +182,7 @@ def add_totals(parts: list[list[Array]]) -> list[Array]:
 
 
 def first_sums(totals: list[Array], shift: np.ndarray, targets: Targets) -> FirstSums:
-    """Return the sums for the outputs of the model from the result of `PassRows.totals`."""
+    """Convert the sums of `PassRows.totals`, with a column per target, to sums with a column per output of the model."""
     features, crossed, target_sum, squares, sum_of_weights = totals
     weight = float(sum_of_weights[0, 0])
     if not weight > 0:
@@ -232,7 +232,7 @@ class PassRows:
             seen += len(batch)
             encoded = learning.targets.read(batch.y)
             weights = learning.class_weighted(encoded, batch.weights)
-            if weights is None:  # on a GPU, a copy of ones from the CPU would wait for earlier batches
+            if weights is None:  # created on the device, because a copy from the CPU would wait for earlier batches
                 column = xa.zeros((len(batch), 1), reference) + 1
             else:
                 column = xa.like(np.asarray(weights)[:, None], reference)
@@ -257,8 +257,8 @@ class PassRows:
         """Make the first pass; return its sums and the shift, a number that is subtracted from each target column.
 
         The sums are `K_mn w`, `K_mn W z`, the weighted sums of `z` and of its squares, and the sum of the weights. If
-        `shift` is None, the mean of the first batch is subtracted from values, because values may be far larger than their
-        deviations from the mean. The rows are cached if the plan requests it.
+        `shift` is None, the shift of values is their mean in the first batch, because values may be far larger than their
+        deviations from the mean, and the shift of labels is 0. The rows are cached if the plan requests it.
         """
         targets, stored = self._learning.targets, []
         totals: list[Array] = []

@@ -8,11 +8,11 @@ eigenvectors `V`, to the next eigenvalue: `g <- g - V (1 - v_{q+1} / v) V^T g`, 
 along `V` (Ma and Belkin, "Diving into the shallows", 2017). After this equalisation, the size of a step is
 `batch / (max ||phi||^2 + (batch - 1) v_{q+1})`, computed from rows that were not used for the eigenvectors. If the loss
 exceeds a multiple of the loss of the zero model, or is not a number, the coefficients return to the last snapshot and the
-step is halved. With `learning_rate` all steps have this size, without equalisation (plain stochastic gradient descent).
+step is halved. If `learning_rate` is given, it is the size of all steps, without equalisation (plain SGD).
 
 A few rows can have a hundred times the squared norm of most rows and would make the step small for all rows. With
 `limit_norms` the step is computed for four times the mean squared norm, and rows above this limit get smaller weights. As
-the step decreases, all rows return to full weight, so the fit still minimises the loss, and needs a third of the epochs.
+the step decreases, all rows return to full weight, so the same loss is minimised as without limit, in a third of the epochs.
 
 `Q` are the targets of the landmarks (`loss="dual"`) or zero (`loss="primal"`). The product with `P` is computed once for
 several batches. Cost for p features and k outputs: O(p (k + q)) for each row, O(s^2 p + s^3) once for s subsampled rows.
@@ -105,8 +105,8 @@ class GradientDescent(Learner):
         budget: int = 0,
         own_targets: Array | None = None,
     ) -> GradientState:
-        # A product with P costs p / (2 batch) times as much as the two products of a step; once in as many steps, the
-        # product takes half of the time.
+        # A product with P costs p / (2 batch) times as much as the two products of a step. With one product with P in
+        # p / (2 batch) steps, this product takes half of the time.
         every = features.n_features // (2 * self.batch_size)
         if self.learning_rate is None:
             every = min(self.tuning.penalty_batches, every)
@@ -115,7 +115,7 @@ class GradientDescent(Learner):
             optimizer=self.optimizer,
             linear=None if self.loss == "primal" else own_targets,
             penalty_every=1 if features.identity_penalty else max(1, every),
-            # The weights return to one as the step decreases, and the schedule of the step needs the number of rows.
+            # Reduced weights return to one only if the step decreases, which needs a known number of rows.
             limit_norms=self.optimizer == "sgd" and known and self.epochs > 1 and self.learning_rate is None,
             learning_rate=self.learning_rate,
             C=float(self.C),
@@ -192,7 +192,7 @@ class GradientState(LearnerState):
     def prepare(self, features: Array) -> None:
         """Derive the eigenvectors from one half of a subsample of features, and the step size from the other half.
 
-        With `learning_rate` all steps have this size, and no eigenvectors are computed.
+        If `learning_rate` is given, it is the size of all steps, and no eigenvectors are computed.
         """
         if self.learning_rate is not None:
             self.step = self.learning_rate
@@ -214,7 +214,7 @@ class GradientState(LearnerState):
             leading = xa.astype(U[:, -q - 1 :], xa.numpy_dtype(features))
             V = (first.T @ leading) * xa.like(1.0 / np.sqrt(half * top[: q + 1][::-1]), features)
             pulls = xa.to_numpy(xp.sum(V * self._penalised(V), axis=0)).astype(np.float64)
-            # The curvature includes the penalty, because along some eigenvectors the curvature of the penalty is larger.
+            # The curvature includes the penalty, which along some eigenvectors has more curvature than the squared error.
             curvatures = top[: q + 1][::-1] + ridge * np.maximum(pulls, 0.0)
             shares = np.maximum(0.0, 1.0 - curvatures[0] / curvatures[1:])
             self.eigenvectors, self.shares = V[:, 1:] + 0, xa.like(shares, features)[:, None]
@@ -341,12 +341,12 @@ class GradientState(LearnerState):
         if self.optimizer != "adam":
             return self._equalised(g) * (-self.step * decay)
         # Adam runs in coordinates in which the leading eigenvalues are equal: the coefficients are the square root of the
-        # preconditioner times the coordinates. Dividing the entries of the equalised gradient would undo the equalisation.
+        # preconditioner times the coordinates. In other coordinates, Adam's division of each entry would undo this equality.
         xp = xa.namespace(g)
         g = self._equalised(g, half=True)
         if self.moment_1 is None:
-            # The entries of Adam's direction are about 1 for a gradient of any norm, so the rate is a fraction of the change
-            # of the coefficients in a first step of plain gradient descent.
+            # The entries of Adam's direction are about 1 for a gradient of any norm, so the rate is a fraction of the root
+            # mean square change of a coefficient in a first step of plain gradient descent.
             self.adam_rate = self.tuning.adam_fraction * self.step * float(xp.sum(g * g) / (g.shape[0] * g.shape[1])) ** 0.5
             self.moment_1, self.moment_2, self.n_moments, self.first_step = xp.zeros_like(g), xp.zeros_like(g), 0, self.step
         self.moment_1 = 0.9 * self.moment_1 + 0.1 * g

@@ -137,7 +137,7 @@ def run_pass(
 def continue_pass(
     state: TrainingPass, stream: Stream, settings: PassSettings, tuning: StreamingTuning = TUNING
 ) -> CollectingPass | LearningPass:
-    """Add the rows of a stream to a pass in place; return this pass, or a pass in the next phase if the phase changed."""
+    """Add the rows of a stream to a pass in place; return this pass, or a `LearningPass` if features were chosen now."""
     _, learner, options = settings
     learner.check()
     if isinstance(state, FinishedPass):
@@ -260,7 +260,7 @@ class _RandomOrder:
         first = (learning.targets.read(y), weights) if isinstance(learning.targets, ValueTargets) else None
         if weights is not None and (weights > 0).any():
             X = xa.take_rows(X, np.flatnonzero(weights > 0))
-        # The learner compares two halves of the sample. The sample is permuted, so that sorted data has similar halves.
+        # The learner needs two similar halves of the sample, so the sample is permuted in case the data is sorted.
         X = self.convert(xa.take_rows(X, self.rng.permutation(int(X.shape[0]))))
         n, known = stream.n_rows or int(X.shape[0]), stream.n_rows is not None
         return learning.begin(learning.features(X) + 0, settings, n, known=known, first=first)

@@ -41,7 +41,7 @@ _SOLVE_MATRICES = 7
 class NormalEquations(Learner):
     """Learner that adds up and solves the normal equations; `keep_rows` stores a sample of rows for a later leave-one-out.
 
-    `solver` other than `"sums"` allows (`"auto"`) or requests (`"cg"` or a `CG` object) conjugate gradients instead of sums.
+    Conjugate gradients replace the sums if `solver` is `"cg"` or a `CG` object, or `"auto"` and the plan selects them.
     """
 
     merges = True

@@ -97,8 +97,8 @@ def _cheaper_plan(settings: PassSettings, size: PassSize, in_memory: bool, tunin
     """Return the plan with fewer operations, by sums or by conjugate gradients, or the only plan that fits the budget."""
     assert size.n is not None
     m = settings.feature_map.n_features(size.n)
-    # Number of float64 multiplications. On a CPU, sums need one triangle of the product, and float64 features are whitened
-    # first, which takes as many multiplications again.
+    # Number of float64 multiplications. On a CPU, one triangle of `Phi^T Phi` is computed, and float64 features `Phi` are
+    # whitened first, which takes as many multiplications as the triangle.
     sums = float(size.n) * m**2 * (1.0 if size.on_gpu or size.dtype == np.float64 else 0.5)
     if size.on_gpu:
         value = tuning.kernel_value_cuda

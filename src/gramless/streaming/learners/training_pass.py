@@ -77,7 +77,7 @@ def rows_to_examine(
     feature_map: FeatureMap, options: PassOptions, format: RowFormat, n_rows: int | None, *, repeatable: bool
 ) -> int:
     """Return the size of the sample from which the features are chosen."""
-    if not repeatable:  # a sample needs the first rows, which are stored until the pass reads them
+    if not repeatable:  # the sample is the first rows, which are stored until the pass reads them
         return feature_map.rows_wanted(n_rows)
     affordable = options.budget(format.device) // (8 * format.n_columns * np.dtype(format.dtype).itemsize)
     return max(feature_map.rows_needed(n_rows), min(TUNING.candidate_rows, affordable))
@@ -142,7 +142,7 @@ class CollectingPass(AnyPass):
     def choose_features(
         self, sample: SampledRows, feature_map: FeatureMap, rng: np.random.RandomState, *, encoded: bool = False
     ) -> LearningPass:
-        """Choose features from a sample and return the next phase; `encoded` states that its targets are encoded."""
+        """Choose features from a sample and return a `LearningPass`; `encoded` means that the sample has encoded targets."""
         X, y, weights = _of_positive_weight((sample.X, sample.y, sample.weights))
         if X.shape[0] == 0:
             raise ValueError("all sample weights are zero: there is nothing to fit")
@@ -255,7 +255,7 @@ class LearningPass(AnyPass):
         """
         own = None
         if first is not None and isinstance(self.targets, ValueTargets):
-            # Gradient steps approach a large mean slowly, and float32 would lose the deviations from the mean.
+            # Gradient steps approach a large mean slowly, and float32 loses the deviations from it, so it is subtracted.
             values, weights = first
             self.shift = np.average(values, axis=0, weights=weights if weights is not None and weights.any() else None)
         if self.features.targets is not None:
@@ -361,7 +361,7 @@ def _of_positive_weight(rows: RowBlock) -> RowBlock:
 
 
 def warn_of_landmark_rounding(features: Features, coef: Array, targets: Targets, encoded: np.ndarray | None) -> None:
-    """Warn if rounding the coefficients changes the scores; if `encoded` is None, use the targets of one row per class."""
+    """Warn if rounding the coefficients changes scores too much relative to targets (`encoded`, or one row per class)."""
     if isinstance(features, LandmarkFeatures):
         rows = np.arange(targets.n_columns) if encoded is None else encoded
         warn_of_rounding(features.kernel, features.points, xa.to_numpy(coef), targets.outputs(targets.matrix(rows)))
