@@ -228,7 +228,7 @@ class OnePassEstimator(BaseEstimator):
         """Delete the sums of the normal equations and the stored rows; the predicted values do not change.
 
         In memory and in a saved file, the model then has `m` points instead of `m^2` sums. Later calls of `partial_fit`
-        raise ValueError, and so do standard deviations and intervals with `local=True`, because they need the sums.
+        raise ValueError, as standard deviations and intervals with `local=True` do, because all of these need the sums.
 
         Returns
         -------

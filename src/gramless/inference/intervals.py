@@ -108,7 +108,7 @@ def prediction_intervals(
 def score_thresholds(scores: np.ndarray, coverage: float, weights: np.ndarray | None = None) -> np.ndarray:
     """Return for each row of `scores` the threshold that a fraction `coverage` of new scores does not exceed.
 
-    `weights` has the number of copies that each column stands for. A threshold is infinite if `coverage` needs more columns.
+    `weights` has the number of copies that each column stands for. Too few columns for `coverage` give infinity.
     """
     check_coverage(coverage)
     n = float(scores.shape[1] if weights is None else weights.sum())

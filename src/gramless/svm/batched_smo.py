@@ -288,7 +288,7 @@ class BatchedAscent:
 
 
 def _state_of_sets(slope: Any, lower: Any, upper: Any, epsilon: Any, beta: Any) -> BatchState:
-    """Return large working sets as problems on their Gram matrices, which are stacked vertically."""
+    """Return the initial state of one subproblem for each large working set; their Gram matrices are stacked vertically."""
     torch = xa.import_torch()
     n_sets, q = slope.shape
     columns = torch.arange(q, device=slope.device).expand(n_sets, q).contiguous()

@@ -103,7 +103,7 @@ class PairSteps:
         return self.qp.violation(self.beta, self.qp.slope(self.K_beta))
 
     def sweep(self, tol: float, rng: np.random.Generator) -> int:
-        """Move once each variable that violates its optimality condition by more than `tol`; return the number of moves."""
+        """Move each variable once that violates its optimality condition by more than `tol`; return the number of moves."""
         qp, beta, moved = self.qp, self.beta, 0
         for i in range(qp.size):
             error = self.bias - self.slope(i)

@@ -89,7 +89,7 @@ class SampledRows:
 
 
 class FeatureMap(BaseEstimator, ABC):
-    """Settings of a feature map; `begin` returns the features for a sample of the rows."""
+    """Parameters of a feature map; `begin` fits it to a sample of the rows and returns the features."""
 
     accepts_sparse: bool = True
     """Whether the features accept CSR rows."""

@@ -246,7 +246,7 @@ class FusedProduct:
         return out[: left.n, : pieces * k].reshape(left.n, pieces, k).sum(1)
 
     def block(self, X: Array | Operand) -> Array:
-        """Return `K(X, points)` in float32, with the entries of the matrix that `__call__` multiplies by `V`."""
+        """Return `K(X, points)` in float32; its entries are those that `__call__` computes and multiplies by `V`."""
         import torch
 
         from gramless._core.compiled.fused_kernel import launch_block

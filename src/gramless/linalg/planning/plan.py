@@ -104,8 +104,8 @@ def _method(solver: str | Solver) -> Solver:
 def make_plan(s: ProblemSize, solver: str | Solver, budget: int, *, tol: float = 1e-3, C: float = np.inf) -> SolverPlan:
     """Return the plan of a solve; raise a `MemoryError` that names the parameter to change if the memory is too small.
 
-    `C` is the inverse regularisation strength for kernels with `k(x, x) = 1`; infinity means that `C` cannot predict the
-    number of iterations.
+    `C` (inverse regularisation strength) predicts whether conjugate gradients need few iterations, but only for kernels with
+    `k(x, x) = 1`: pass infinity for other kernels.
     """
     tuning, name = s.tuning, solver_name(solver)
     largest = tuning.cholesky_max_rows_cuda if s.on_gpu else tuning.cholesky_max_rows_cpu

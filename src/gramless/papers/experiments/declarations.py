@@ -280,7 +280,7 @@ RELATIONS: dict[str, Callable[[float, float], bool]] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Condition of a claim: `measure` for the parameters `one` of an experiment is `relation` (such as "below") `other`.
+    """Condition of a claim, such as "the error of the setting `one` is below that of the setting `other`".
 
     `other` is a value of the paper (`Printed`), a bound stated by the claim (a number), or the parameters of another setting
     of `other_experiment` (by default of the same experiment). With `along`, both settings are compared at each value of this
