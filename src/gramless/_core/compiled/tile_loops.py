@@ -28,7 +28,7 @@ _STRIP = 32  # rows of a tile that stay in the cache for both products
 
 @register_jitable
 def _shape(width: int) -> tuple[int, int]:
-    """Return the number of rows (or vectors) of a register tile, and of groups that `width` right-hand sides are split into."""
+    """Return the number of rows (or vectors) of a register tile, and of groups into which `width` columns are split."""
     if width % 6 == 0:
         return (24 // width, 1) if _simd.LANES == 16 else (2, width // 6)
     return min(4, (16 if _simd.LANES == 16 else 8) // width), 1
