@@ -65,7 +65,7 @@ def kmeans_memory(n: int, d: int, k: int, itemsize: int, device: str) -> MemoryE
 
 @estimator
 class SphericalKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
-    """k-means clustering of rows by their direction, with the cosine as similarity.
+    """Spherical k-means: clustering of rows by their direction, with the cosine as similarity.
 
     Prefer `SphericalKMeans` to `sklearn.cluster.KMeans` if only the direction of a row matters. Rows of zeros get a label
     but do not change the centroids. `X` may be a memory map larger than the memory, or a torch tensor on any device.

@@ -133,7 +133,7 @@ def scoring_app(
         title="gramless",
         version=__version__,
         description="Predictions of fitted models.",
-        openapi_url=None,  # a route below returns a document that includes the columns of the models
+        openapi_url=None,  # a route below returns the schema, which includes the columns of the models
         lifespan=lifespan,
         middleware=[
             Middleware(MetricsMiddleware, metrics=metrics),
