@@ -32,8 +32,8 @@ C_PATH = tuple(float(C) for C in 10.0 ** np.arange(-3, 6.01, 0.5))
 # Number of float64 copies of the features in a block of leave-one-out residuals: centred, transposed, whitened, rotated,
 # squared, and one for BLAS.
 _LEFT_OUT_COPIES = 6
-# Number of p x p float64 matrices in memory at the peak of `solve`: sums, penalty, factor, whitened copy, eigenvectors,
-# workspace.
+# Number of p x p float64 matrices in memory at the peak of `solve`: sums, penalty, factor, whitened copy, eigenvectors, and
+# two for the workspace of the eigendecomposition (LAPACK's syevd).
 _SOLVE_MATRICES = 7
 
 
